@@ -31,6 +31,7 @@ class ActionModule(ActionBase):
         if own["status"] == "unreachable":
             raise AnsibleConnectionFailure(own["problem"])
         counts = own["counts"]
-        told = own["problem"] or f"{counts.get('failed', 0)} task failed; it is shown above."
-        result.update(failed=True, msg=f"It is not as declared: {told}")
+        failed = counts.get("failed", 0)
+        tasks = "1 task failed" if failed == 1 else f"{failed} tasks failed"
+        result.update(failed=True, msg=own["problem"] or f"{tasks} (see above)")
         return result

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: apt_trouble
-short_description: Say why packages could not be installed
+short_description: Explain why packages could not be installed
 version_added: 0.1.0
 description:
-  - Tells from the result of a failed M(ansible.builtin.apt) task what was in the way (a full disk,
-    somebody else's lock, an unknown package, no way to the package index), and what mends it.
+  - Explains the result of a failed M(ansible.builtin.apt) task (a full disk, a lock of another
+    process, an unknown package, an unreachable package index), with the remedy.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
@@ -21,7 +21,7 @@ options:
   variables:
     description:
       - Variables that name packages, each with its list.
-      - The one that names an unknown package is told.
+      - The explanation names the one that has the unknown package.
     type: dict
     default: {}
 """

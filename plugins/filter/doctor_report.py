@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: doctor_report
-short_description: Put together what the doctor found on the controller and on the workers
+short_description: Combine the doctor's results from the controller and the workers
 version_added: 0.1.0
 description:
   - Makes rows of the results of M(tpu.fleet.fleet_doctor) and M(tpu.fleet.host_doctor), and
@@ -34,8 +34,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(rows), each with C(host), C(check), C(subject), C(status), C(says) and C(remedy); C(status),
-      the worst of them, and C(exit_code); C(fixed), what was mended; and all of it in C(lines).
+    - C(rows), each with C(host), C(check), C(subject), C(status), C(says) and C(remedy);
+      C(status), the worst of them, and C(exit_code); C(fixed), the repairs; and all of it in
+      C(lines).
   type: dict
 """
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gang_keys
-short_description: Make the keys by which the workers of runs know each other
+short_description: Create the keys with which the workers of a run authenticate each other
 version_added: 0.1.0
 description:
   - Returns one key for each run of a slice, made of the secret of the fleet. The workers of one

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: machines
-short_description: List workers of the inventory with what one needs to reach them
+short_description: List workers of the inventory with their connection data
 version_added: 0.1.0
 description:
   - Makes from the variables that P(tpu.fleet.tpu#inventory) gives to its hosts what

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: accounts
-short_description: Give a host its users and groups
+short_description: Manage users and groups of a host
 version_added: 0.1.0
 description:
   - Makes users, groups, authorized keys and sudo rules as declared, all in one step.
   - Everything is checked against the host before the first change. A number that belongs to
-    somebody else, a missing shell or a sudo rule that sudo refuses ends the module with nothing
+    another user, a missing shell or a sudo rule that sudo refuses ends the module with nothing
     changed.
   - Declared keys live in a file of their own, C(~/.ssh/authorized_keys2), and are exactly the
     declared ones. What people and the cloud's guest agent keep in C(authorized_keys) is left alone.
-  - There are no passwords. Who was managed and is no longer declared is locked; remove somebody
-    with O(users[].state=absent).
-  - Nobody who has processes is removed or gets another number, and no process is ended for that.
+  - There are no passwords. An account that was managed and is no longer declared is locked;
+    O(users[].state=absent) removes it.
+  - An account with running processes is neither removed nor renumbered, and no process is ended
+    for that.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:

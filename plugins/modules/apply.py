@@ -9,15 +9,15 @@ module: apply
 short_description: Have machines apply roles to themselves
 version_added: 0.1.0
 description:
-  - Sends every machine of the play what it is to be, over one connection and with one command, and
-    collects how it went. A machine that is as declared says so at once.
+  - Sends every machine of the play its declared state, over one connection and with one command,
+    and collects the results. A machine that is as declared answers immediately.
   - The others run C(ansible-playbook) themselves, with the same roles and their own variables, in
-    an environment that they keep. They go on when the connection is lost, and the next call hears
-    how it ended.
+    an environment that they keep. They continue when the connection is lost, and the next call
+    returns the result.
   - Variables with lookups, C(hostvars) or C(groups) are evaluated here. All others are evaluated on
     the machine.
-  - Where O(by), O(timeout) and O(every) are not given, they are C(fleet_apply),
-    C(fleet_login_timeout) and C(fleet_apply_every) of the play.
+  - Where O(by), O(timeout) and O(every) are not given, they come from C(fleet_apply),
+    C(fleet_connection_timeout) and C(fleet_apply_every) of the play.
   - Runs once for all machines of the play. It does not fail for single machines; give RV(failures)
     to M(tpu.fleet.apply_verdict).
 author:
@@ -51,8 +51,8 @@ options:
     default: false
   every:
     description:
-      - How often each machine looks by itself whether it is still as declared, and mends what is
-        not, as systemd writes times, for instance V(1h). Empty for never.
+      - How often each machine checks and repairs its own state, as a systemd time span, for
+        example V(1h). Empty for never.
     type: str
     default: ""
   connects:
@@ -117,7 +117,7 @@ unfinished:
   elements: str
   returned: always
 failures:
-  description: The same as RV(hosts), of those that did not become what they were to be.
+  description: The same as RV(hosts), of those that are not as declared.
   type: dict
   returned: always
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apply_verdict
-short_description: Fail on machines that did not become what they were to be
+short_description: Fail on machines that are not as declared
 version_added: 0.1.0
 description:
   - Fails, or reports as unreachable, those machines of the play that M(tpu.fleet.apply) lists as

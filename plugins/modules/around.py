@@ -5,12 +5,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: around
-short_description: Keep what the fleet file declares around the slices
+short_description: Manage the resources around the slices
 version_added: 0.1.0
 description:
-  - Runs the module of one part for each entry that the variables of the play declare. It is a part
-    of the playbooks of this collection, and may change with them; the modules themselves are for
-    everybody.
+  - Runs the module of one part for each entry that the variables of the play declare. It is a
+    part of the playbooks of this collection, and may change with them; the modules themselves are
+    public.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:

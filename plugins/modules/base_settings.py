@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: base_settings
-short_description: Settings of a host in files and services that belong to others
+short_description: Manage settings of a host in files and services of other packages
 version_added: 0.1.0
 description:
   - Does in one step what would be many tasks. Sets the locale, takes tcmalloc out of
@@ -54,7 +54,7 @@ options:
     default: []
   manager_file:
     description:
-      - File with C(DefaultLimit...) of systemd, which it reads only when it starts itself anew.
+      - File with C(DefaultLimit...) of systemd, which it reads only when it is re-executed.
     type: path
   journal_file:
     description: Configuration file of the journal.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bucket_location
-short_description: Warn of buckets that are away from the slices that read them
+short_description: Warn of buckets in another region than their slices
 version_added: 0.1.0
 description:
   - Asks Cloud Storage where buckets are, and warns of each that is not in the region of a slice
@@ -85,7 +85,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         except TpuError as error:
             # To mount it the machines need other rights than to ask where it is needs here.
             found[name] = None
-            module.warn(f"Bucket {name}: nobody can say in which region it is. {error.message}")
+            module.warn(f"Bucket {name}: its region is unknown. {error.message}")
     far = far_buckets(found, declared, slices)
     for warning in far:
         module.warn(warning)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bucket_mounts
-short_description: Mount buckets with gcsfuse, when somebody looks
+short_description: Mount buckets with gcsfuse on first access
 version_added: 0.1.0
 description:
   - Writes, enables and starts the units of systemd for all buckets in one step, and takes away
@@ -26,7 +26,7 @@ options:
       bucket: {description: Name of the bucket., type: str, required: true}
       path: {description: Where to mount it., type: path, required: true}
       only_dir: {description: Only this folder of it., type: str}
-      read_only: {description: Whether nobody may write., type: bool, default: false}
+      read_only: {description: Whether the mount is read-only., type: bool, default: false}
       owner: {description: Whose everything is., type: str, default: root}
       group: {description: Whose group. The owner's own by default., type: str}
       file_mode: {description: Permissions of files., type: str, default: '0664'}
@@ -34,7 +34,7 @@ options:
       implicit_dirs: {description: See folders without objects., type: bool, default: true}
       cache_dir: {description: Folder for copies., type: path}
       cache_mb: {description: Size of the copies in MiB., type: int, default: -1}
-      metadata_ttl: {description: Seconds for which metadata are believed., type: int}
+      metadata_ttl: {description: Seconds for which metadata are cached., type: int}
       options: {description: Further options., type: dict, default: {}}
   timeout:
     description: Seconds after which a mount has failed.
@@ -76,7 +76,7 @@ gcsfuse:
   type: str
   returned: always
 automount:
-  description: Whether the buckets are mounted when somebody looks.
+  description: Whether the buckets are mounted on first access.
   type: bool
   returned: always
 wants_install:

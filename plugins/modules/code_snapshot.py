@@ -10,7 +10,7 @@ short_description: Pack a folder of code so that all workers get the same
 version_added: 0.1.0
 description:
   - Packs a folder into C(<snapshot_dir>/<name>.tar.gz) and lists it in C(<name>.json) there.
-  - The same files give the same archive, byte for byte, whoever packs them and when.
+  - The same files give the same archive, byte for byte, on any computer and at any time.
   - In a git work tree, what git ignores is left out, and so are C(.git), C(__pycache__), C(.venv)
     and their like everywhere.
   - Runs on the controller. Role P(tpu.fleet.code_checkout#role) takes the archive to the hosts.

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: code_trees
-short_description: Put versions of code into folders of their own and lead a link to one
+short_description: Install versions of code, and link the current one
 version_added: 0.1.0
 description:
   - Takes all code trees of a host at once. Each version of a tree, a commit or a snapshot, has a
     folder of its own beside the tree's path, which is a link to one of them. What runs keeps the
     folder that it began in.
   - Everything is done with the rights of the tree's owner, whose keys fetch it.
-  - What somebody changed is never thrown away.
+  - Local changes are never discarded.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
@@ -44,7 +44,7 @@ options:
       lfs: {description: Whether to fetch the files of Git LFS., type: bool, default: false}
       folder: {description: Folder on the Ansible side that a snapshot was made of., type: str}
       local_changes:
-        description: What to do when another version is due and somebody changed files.
+        description: What to do with local changes when another version is due.
         type: str
         choices: [keep, refuse]
         default: refuse
@@ -105,7 +105,7 @@ contents:
   type: dict
   returned: when O(state=present)
 changes:
-  description: What somebody changed in the trees, by name.
+  description: The local changes of each tree, by name.
   type: dict
   returned: success
 records:

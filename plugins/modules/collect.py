@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: collect
-short_description: Bring what a run left on a worker to the controller
+short_description: Fetch a run's files from a worker
 version_added: 0.1.0
 description:
   - Brings plain files with rsync, where both sides have it, else one by one. What is there already

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: drill
-short_description: Do harm to a run on its worker, and see whether it is back
+short_description: Inject a fault into a run, and wait for its recovery
 version_added: 0.1.0
 description:
   - Looks at a run of the role P(tpu.fleet.training_run#role), does one thing to it that happens to
     TPUs, and judges what became of it. The playbook C(tpu.fleet.drill) puts it together.
-  - What lasts for a while, O(do=disk) and O(do=partition), undoes itself on the host by a time
-    limit, also when nobody comes back for it.
+  - What lasts for a while, O(do=disk) and O(do=partition), ends on the host after a time limit,
+    even if the controller does not return.
   - With O(step) it looks again and again, from the controller; a worker that cannot be reached
     meanwhile is waited for.
 author:

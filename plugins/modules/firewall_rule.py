@@ -11,11 +11,11 @@ version_added: 0.1.0
 description:
   - Creates a firewall rule that opens C(udp:60000-61000), or a part of it, for some addresses to
     the machines with some network tags. Run it on the controller.
-  - It cannot open anything else. Everybody (C(0.0.0.0/0)), networks larger than C(/8) (C(/32) with
-    IPv6) and rules without target tags are refused.
+  - It cannot open anything else. All addresses (C(0.0.0.0/0)), networks larger than C(/8) (C(/32)
+    with IPv6) and rules without target tags are refused.
   - Only rules whose description says C([tpu-fleet]) with its owner are changed or deleted; see
     O(adopt).
-  - Warns of other rules of the network that open the same ports to everybody.
+  - Warns of other rules of the network that open the same ports to all addresses.
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
@@ -84,7 +84,7 @@ firewall_rule:
     source_ranges: [203.0.113.0/24]
     target_tags: [mosh]
 wider_rules:
-  description: Names of other rules of the network that let everybody in to these ports.
+  description: Names of other rules of the network that open these ports to all addresses.
   returned: success
   type: list
   elements: str

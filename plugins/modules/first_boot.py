@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: first_boot
-short_description: Wait until a fresh machine has set itself up
+short_description: Wait for the first boot of a fresh machine
 version_added: 0.1.0
 description:
-  - Waits until the units that run once at boot have ended and nobody holds a lock of the package
-    manager.
+  - Waits until the units that run once at boot have ended and no process holds a lock of the
+    package manager.
   - When the time is over, the message names who still holds the machine up.
   - Fails when a file system that set-up needs is full, before anything half is left there.
   - Where the module cannot run at all, because Python is missing or too old or the disk is full,
-    the message says so, and what mends it.
-  - Tells what the host is, so that no facts need to be gathered for it.
+    the message names the cause and the remedy.
+  - Returns the facts of the host that the roles need, so that none have to be gathered.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
@@ -42,7 +42,7 @@ options:
       - /var/lib/apt/lists/lock
       - /var/cache/apt/archives/lock
   packages:
-    description: Packages to look for, which tells whether any have to be installed.
+    description: Packages to look for, so that the caller knows whether any have to be installed.
     type: list
     elements: str
     default: []

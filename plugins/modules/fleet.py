@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet
-short_description: Get all slices of a fleet, within the grant
+short_description: Create, change and delete the slices of a fleet, within the grant
 version_added: 0.1.0
 description:
   - Makes all slices of a fleet file what they should be, several at once. Run it on the controller.
   - Looks at the project, makes a plan, acts, and looks again until every slice is there. Places
-    without capacity are tried again, or others in turn; preempted slices and dead queued resources
-    are cleared away and made again.
+    without capacity are tried again, or others in turn; preempted slices and dead queued
+    resources are deleted and created again.
   - Nothing is created that the grant does not hold, and nothing is changed or deleted that does not
     carry this fleet's label C(tpu-fleet).
   - It may be stopped at any moment and started again anywhere. What it needs to go on is in the
@@ -133,8 +133,8 @@ options:
     type: path
   require:
     description:
-      - V(all) fails when a slice is not there in the end, and changes nothing when it is clear from
-        the start that one cannot be had.
+      - V(all) fails when a slice is not there in the end, and changes nothing when it is clear
+        from the start that one cannot be created.
       - V(any) succeeds when at least one slice is there, and warns of the others.
     type: str
     choices: [all, any]

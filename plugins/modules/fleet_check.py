@@ -31,7 +31,7 @@ options:
   known:
     description:
       - The RV(digest) of what was checked before and was right. What is still the same is not
-        checked again, and no warning is told twice.
+        checked again, and no warning is repeated.
     type: str
 """
 

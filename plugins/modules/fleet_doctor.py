@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_doctor
-short_description: Say what is wrong between this computer, the project and the workers
+short_description: Check this computer, the project and the connections to the workers
 version_added: 0.1.0
 description:
   - Looks at credentials, API, quota, grant and buckets, and tries to log in to every worker, all
@@ -59,11 +59,12 @@ options:
     elements: dict
     default: []
   warn_days:
-    description: From how many days before the end of an entry of the grant it is told.
+    description: Number of days before the end of an entry of the grant from which the doctor
+      warns.
     type: float
     default: 7
   owner:
-    description: Value of the label C(tpu-fleet) of what is ours.
+    description: Value of the label C(tpu-fleet) of this fleet's resources.
     type: str
     default: managed
   ssh_key:

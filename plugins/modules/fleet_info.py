@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_info
-short_description: Show how much of the grant is in use, and what it all costs
+short_description: Get the use of the grant, and the costs of the project
 version_added: 0.1.0
 description:
   - Counts the chips of everything that exists or is queued in the project against the grant.
@@ -34,7 +34,7 @@ options:
     type: float
     default: 7
   owner:
-    description: Value of the label C(tpu-fleet) of what is ours.
+    description: Value of the label C(tpu-fleet) of this fleet's resources.
     type: str
     default: managed
 seealso:
@@ -83,7 +83,7 @@ grant_warnings:
   elements: str
 nodes:
   description:
-    - The nodes, whoever made them, the oldest first.
+    - All nodes of the project, the oldest first.
     - What is not known is none.
   returned: success
   type: list

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: git_access
-short_description: Give the users of a host their keys, hosts and settings of git
+short_description: Manage git keys, hosts and settings of users
 version_added: 0.1.0
 description:
   - Does in one step what the role P(tpu.fleet.git_access#role) declares.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: github_key
-short_description: Keep the SSH keys of a fleet at GitHub
+short_description: Manage the SSH keys of a fleet at GitHub
 version_added: 0.1.0
 description:
   - Registers the public keys that the role P(tpu.fleet.git_access#role) made on the machines, as
@@ -22,7 +22,7 @@ options:
   state:
     description:
       - V(present) registers and removes.
-      - V(ready) only sees that GitHub can be asked for what is declared and for what is to be
+      - V(ready) only sees that GitHub can be asked for what is declared and what has to be
         removed, before anything else is changed. It does not look at O(hosts).
     type: str
     choices: [present, ready]
@@ -54,7 +54,7 @@ options:
         default: user
       host: {description: Git server., type: str, default: github.com}
       register:
-        description: What it is to be at GitHub.
+        description: As what it is registered at GitHub.
         type: str
         choices: [none, user, deploy]
         default: none
@@ -87,7 +87,7 @@ options:
       slices: {description: Slices that they may use., type: list, elements: str, default: []}
       state: {description: Whether they are there., type: str, default: present}
   slices:
-    description: Slices that are to be there. Keys of all others are removed.
+    description: Declared slices. Keys of all others are removed.
     type: list
     elements: str
     required: true

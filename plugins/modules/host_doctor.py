@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_doctor
-short_description: Say what is wrong with a TPU machine, and what mends it
+short_description: Check a TPU machine and suggest fixes
 version_added: 0.1.0
 description:
   - Looks at everything that keeps a training program from running, in one go, and says of each
     thing whether it is well and what to do if it is not. Docs are in C(docs/doctor.md).
-  - Nothing is changed unless O(fix) is given, and no chip is touched that somebody uses.
+  - Nothing is changed unless O(fix) is given, and no chip in use is touched.
   - It ends within O(time_limit), also when a file server hangs. No role has to have been applied
     before.
   - What is not given is taken from the inventory, and from C(doctor_now), C(doctor_fix),
@@ -28,8 +28,8 @@ options:
     default: ''
   fix:
     description:
-      - Whether to mend what can be mended without asking anybody. RV(fixed) says what was done.
-      - No process of anybody is ended or disturbed. Installing takes longer than O(time_limit).
+      - Whether to make the safe repairs. RV(fixed) says what was done.
+      - No user's process is ended or disturbed. Installing takes longer than O(time_limit).
     type: bool
     default: false
   time_limit:

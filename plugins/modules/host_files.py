@@ -16,7 +16,7 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   files:
-    description: What is to be there, in this order.
+    description: The declared files, in this order.
     type: list
     elements: dict
     required: true

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_services
-short_description: Run programs for people as services of a host
+short_description: Run programs of users as systemd services
 version_added: 0.1.0
 description:
   - Writes the unit of each service, starts it, and waits until it listens on its port. One that
     does not come up is an error that shows the end of its log.
   - A service whose settings did not change is left alone. One that O(role) made earlier and that
     is not listed any more is removed.
-  - What there is, is written to C(/etc/tpu-fleet/services/NAME.json), which everybody may read.
+  - Describes each service in C(/etc/tpu-fleet/services/NAME.json), which all users may read.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
@@ -58,7 +58,7 @@ options:
         type: str
         default: '~'
       environment:
-        description: Environment variables that everybody may see.
+        description: Environment variables that all users may see.
         type: dict
         default: {}
       environment_files:
@@ -158,7 +158,7 @@ options:
         type: bool
         default: false
       facts:
-        description: What else everybody should know of it.
+        description: Further facts for all users.
         type: dict
         default: {}
   tokens:

@@ -28,7 +28,7 @@ options:
     default: {}
   node_uid:
     description:
-      - Id of the node, which a node made anew does not share. An empty one is not recorded.
+      - Id of the node; a recreated node has another one. An empty one is not recorded.
     type: str
     default: ''
   ready:

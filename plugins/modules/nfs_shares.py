@@ -113,7 +113,7 @@ hash:
   type: str
   returned: always
 notes:
-  description: What is to be known about this host's shares.
+  description: Remarks about this host's shares.
   type: dict
   returned: always
 """

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: onboarding
-short_description: Write what people need on their own computers
+short_description: Write the onboarding folders
 version_added: 0.1.0
 description:
   - Writes for every user a text that says how to use the fleet, and a folder for C(~/.ssh) with
     names, host keys and addresses of their machines.
-  - The folders of who is a user no more are removed.
+  - The folder of a removed user is deleted.
   - What is not given is taken from the inventory and the variables of the fleet file.
 author:
   - The tpu.fleet authors (@tpu-fleet)
@@ -40,7 +40,7 @@ options:
       kind: {description: Accelerator type., type: str}
       address: {description: What ssh connects to., type: str, required: true}
       internal: {description: Address inside of Google's network., type: str}
-      options: {description: What ssh must be told to verify it., type: dict, default: {}}
+      options: {description: Options with which ssh verifies it., type: dict, default: {}}
   finder:
     description: The program that finds new addresses.
     type: str

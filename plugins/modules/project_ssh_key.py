@@ -11,8 +11,8 @@ version_added: 0.1.0
 description:
   - Adds a public key to the project's metadata, from which every machine of the project reads
     it, TPU VMs included; or takes it out again. Run it on the controller.
-  - All other keys and all other metadata stay as they are, even if somebody else changes them at
-    the same moment.
+  - All other keys and all other metadata stay as they are, even if another program changes them
+    at the same moment.
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp

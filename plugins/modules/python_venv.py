@@ -14,9 +14,9 @@ description:
   - A program that runs in the old environment keeps it. Builds before are kept, so that the link
     can be turned back without a new build.
   - An environment whose content is as wanted is not touched, and no package index is asked.
-  - What was installed is written to C(/var/lib/tpu-fleet/venvs/NAME.json), what was resolved, with
-    hashes, to C(/var/lib/tpu-fleet/venvs/NAME.lock). Nothing that lies beside an environment is
-    believed.
+  - What was installed is written to C(/var/lib/tpu-fleet/venvs/NAME.json), what was resolved,
+    with hashes, to C(/var/lib/tpu-fleet/venvs/NAME.lock). Files next to an environment are not
+    trusted.
   - All work in an environment is done as its owner. For root it is done as the system user
     C(tpu-fleet-build), to which the files then belong.
   - Works in two phases, so that several hosts can share what one of them resolved.
@@ -183,7 +183,7 @@ options:
   parallel: {description: How many are built at a time., type: int, default: 2}
   keep: {description: How many builds before the present one are kept., type: int, default: 2}
   rebuild:
-    description: Whether to build anew what somebody changed by hand.
+    description: Whether to rebuild an environment that was changed by hand.
     type: bool
     default: false
   prune:
@@ -191,7 +191,7 @@ options:
     type: bool
     default: false
   companions:
-    description: Files that only make sense beside environments. RV(stale) tells of them.
+    description: Files that only make sense beside environments. RV(stale) lists them.
     type: list
     elements: path
     default: []

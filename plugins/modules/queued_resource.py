@@ -219,7 +219,7 @@ kind:
   returned: failure
   type: str
 remedy:
-  description: What mends it.
+  description: The remedy.
   returned: failure, if known
   type: str
 """

@@ -9,7 +9,7 @@ module: run_changes
 short_description: Report which runs start, restart or stop, and why
 version_added: 0.1.0
 description:
-  - Compares the definitions of runs on a worker with those that are to be written. Changes nothing.
+  - Compares the definitions of runs on a worker with the declared ones. Changes nothing.
   - For role P(tpu.fleet.training_run#role), before it writes them; it may change.
 author:
   - The tpu.fleet authors (@tpu-fleet)

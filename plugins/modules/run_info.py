@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_info
-short_description: Tell of the runs and services of a worker
+short_description: Get the runs and services of a worker
 version_added: 0.1.0
 description:
   - Reads what the run agents of a worker wrote down. For the playbooks of this collection; it may
@@ -18,7 +18,7 @@ options:
     description:
       - V(runs) is each run that has begun.
       - V(standing) is the same in short, with the end of the log of each run that has ended, and
-        who uses the worker. It fails if somebody does, or a run has not ended.
+        the users of the worker. It fails if the worker is in use, or a run has not ended.
       - V(left) is what O(run) left on the worker.
       - V(services) is each notebook, board and dashboard.
       - V(address) is the address from which this computer comes, as sshd there sees it.

@@ -10,7 +10,7 @@ short_description: Write sets of secrets so that only their owners can read them
 version_added: 0.1.0
 description:
   - Takes all sets of a host at once. What an earlier run wrote and is not declared any more is
-    removed, unless somebody changed it since.
+    removed, unless it was changed since.
   - Files are replaced atomically, with mode V(0600), and in homes with the rights of the owner.
   - Neither results nor messages nor differences hold a value. The arguments do, so the task needs
     C(no_log).
@@ -114,7 +114,7 @@ problems:
   elements: str
   returned: failure
 hash:
-  description: Tells what was applied from what was applied before. Its key stays on the host.
+  description: Differs if what was applied differs. Its key stays on the host.
   type: str
   returned: success
 """

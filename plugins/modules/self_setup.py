@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: self_setup
-short_description: Publish what machines set themselves up with
+short_description: Publish the declared state for machines that set themselves up
 version_added: 0.1.0
 description:
   - Writes into a bucket or a share what the machines of slices need to set themselves up at boot
-    when nobody else does, as C(docs/self-setup.md) of the collection describes it.
-  - Files are named by the hash of their content, and only written when they are not there yet. One
-    small file for each slice says what it is to be; it is signed with the key that Ansible logs in
-    with. No secrets are published, but the names of those in Google Secret Manager.
+    without a controller, as C(docs/self-setup.md) of the collection describes it.
+  - Files are named by the hash of their content, and only written when they are not there yet.
+    One small file for each slice has its declared state; it is signed with the key that Ansible
+    logs in with. No secrets are published, but the names of those in Google Secret Manager.
   - Only what was applied as a whole is published, and only slices of which all workers are in the
     play. Runs once for all machines of the play.
   - What is not given is taken from the variables of the play and of the fleet file.
@@ -74,7 +74,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 published:
-  description: Names of the slices that are to be something else than before.
+  description: Names of the slices whose declared state has changed.
   type: list
   elements: str
   returned: always

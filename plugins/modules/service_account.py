@@ -15,7 +15,7 @@ description:
     refused.
   - Only accounts whose description says C([tpu-fleet]) with its owner are changed or deleted; see
     O(adopt).
-  - Policies are changed under their etag, so that nobody else's change at the same moment is lost;
+  - Policies are changed under their etag, so that no other change at the same moment is lost;
     bindings of others and conditions stay as they are.
 extends_documentation_fragment:
   - tpu.fleet.attributes
@@ -69,7 +69,7 @@ options:
     type: bool
     default: false
 notes:
-  - Whoever creates nodes that act as this account needs the role C(roles/iam.serviceAccountUser)
+  - The creator of nodes that act as this account needs the role C(roles/iam.serviceAccountUser)
     on it.
   - With O(state=absent) name all O(buckets), or their policies keep a dead entry.
 seealso:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: shells
-short_description: Give people their shell and dotfiles
+short_description: Manage shells and dotfiles of users
 version_added: 0.1.0
 description:
   - Marks the prompt of bash and zsh, puts a pinned oh-my-zsh on the host, and brings dotfiles.

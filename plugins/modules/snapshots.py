@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: snapshots
-short_description: Pack what machines get from folders of the controller
+short_description: Pack local folders for the machines
 version_added: 0.1.0
 description:
   - Packs the code of C(code_checkout_trees) and the dotfiles of C(user_shell_people) that are in

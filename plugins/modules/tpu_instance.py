@@ -35,8 +35,8 @@ options:
       - V(present) creates a missing VM, and corrects one that differs. A stopped VM stays stopped.
       - V(started) is V(present), and the VM runs. Compute Engine can also start a spot VM that it
         took back, as long as the VM is still there.
-      - V(stopped) stops an existing VM. A stopped spot VM is shown as V(PREEMPTED), because Compute
-        Engine does not tell the two apart.
+      - V(stopped) stops an existing VM. A stopped spot VM is shown as V(PREEMPTED), because
+        Compute Engine does not distinguish the two.
       - V(absent) deletes the VM with its boot disk, or takes back a request that waits. Data disks
         stay.
     type: str
@@ -55,8 +55,8 @@ options:
       - It is only used to create a VM.
     type: str
 notes:
-  - A V(flex_start) VM that waits has the state V(WAITING_FOR_RESOURCES). Whether capacity or quota
-    is missing, Compute Engine does not tell.
+  - A V(flex_start) VM that waits has the state V(WAITING_FOR_RESOURCES). Compute Engine does not
+    show whether capacity or quota is missing.
   - A request that waited in vain leaves no VM. The module reads the reason from the operation that
     was to create it, and so does M(tpu.fleet.tpu_instance_info).
   - O(wait_timeout) is usually shorter than a flex-start request may wait. Ask with O(wait=false)
@@ -141,7 +141,7 @@ kind:
   returned: failure
   type: str
 remedy:
-  description: What mends it.
+  description: The remedy.
   returned: failure, if known
   type: str
 """

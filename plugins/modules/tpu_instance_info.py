@@ -43,7 +43,8 @@ options:
         VMs.
     type: bool
 notes:
-  - A V(flex_start) VM that waited in vain is gone. Only its operation tells why, see RV(failures).
+  - A V(flex_start) VM that waited in vain is gone. Only its operation has the reason, see
+    RV(failures).
 seealso:
   - module: tpu.fleet.tpu_instance
   - module: tpu.fleet.tpu_slice
@@ -72,9 +73,9 @@ RETURN = r"""
 tpu_instances:
   description:
     - The VMs and slices, with the same names as the host variables C(tpu_vm_*) of the inventory
-      plugin, and with C(reason), why one waits or has failed, C(valid_until), the end of a slice's
-      wait (of a single VM's Compute Engine does not tell it), and C(several), whether it is a slice
-      of several VMs.
+      plugin, and with C(reason), why one waits or has failed, C(valid_until), the end of a
+      slice's wait (Compute Engine does not show that of a single VM), and C(several), whether it
+      is a slice of several VMs.
     - A slice of which only the template or the policy is left is V(TERMINATED), and has no type.
   returned: success
   type: list

@@ -14,7 +14,7 @@ description:
   - A slice is a managed instance group in bulk mode, which makes all its VMs at once or none, with
     an instance template and a workload policy. All three have the name of the slice. They are made
     in the order policy, template, group, and deleted in the opposite one.
-  - What a creation that was interrupted left is used, or made again if it is not the same.
+  - What an interrupted creation left is used, or created again if it differs.
   - Only slices that carry the label C(tpu-fleet) are changed or deleted; see O(adopt).
   - Options that are fixed at creation (hardware, tier, run duration, network, service account, boot
     disk, description) are compared too. If one differs, the module fails and names the field; it
@@ -40,8 +40,8 @@ options:
     default: present
   topology:
     description:
-      - How the chips are connected, as V(4x4) or V(2x2x2). It tells the number of VMs; a size that
-        differs from it would be refused.
+      - How the chips are connected, as V(4x4) or V(2x2x2). It determines the number of VMs;
+        another size is refused.
       - Needed with O(machine_type), and may be left out with O(accelerator_type).
     type: str
   repair:
@@ -135,7 +135,7 @@ kind:
   returned: failure
   type: str
 remedy:
-  description: What mends it.
+  description: The remedy.
   returned: failure, if known
   type: str
 """

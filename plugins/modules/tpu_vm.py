@@ -13,8 +13,8 @@ description:
     controller.
   - Only nodes that carry the label C(tpu-fleet) are changed or deleted; see O(adopt).
   - Options that are fixed at creation (hardware, runtime version, tier, network, service account)
-    is compared too. If it differs, the module fails and names the field; it never deletes a node in
-    order to change it.
+    are compared, too. If one differs, the module fails and names the field; it never deletes a
+    node in order to change it.
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
@@ -134,7 +134,7 @@ kind:
   returned: failure
   type: str
 remedy:
-  description: What mends it.
+  description: The remedy.
   returned: failure, if known
   type: str
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: watch_settings
-short_description: Tell the watcher what the fleet file says
+short_description: Write the watcher's settings from the fleet file
 version_added: 0.1.0
 description:
   - Writes what C(tpu-fleet watch) needs of the variables of the play into a file that only its

@@ -278,7 +278,7 @@ class _Trust:
                 text = ""
             except OSError as error:
                 raise LocalTrouble(
-                    f"{path} cannot be read: {error.strerror}", "Give yourself the right to."
+                    f"{path} cannot be read: {error.strerror}", f"Allow it: chmod u+r {path}"
                 ) from error
             for line in text.splitlines():
                 name = line.split(maxsplit=1)[0] if line.strip() else "#"

@@ -134,13 +134,14 @@ def _of_ssh(error: BaseException, seen: Seen) -> Failure | None:
             return Failure(
                 Kind.HOST_KEY,
                 f"no host key is known for {seen.key_name}",
-                "Ask the fleet anew: tpu-fleet exec --refresh, or tpu.fleet.provision.",
+                "Refresh the addresses: tpu-fleet exec --refresh, or tpu.fleet.provision.",
             )
         return Failure(
             Kind.HOST_KEY,
             f"{seen.address} does not have the host key of {seen.key_name}: it is another machine,"
-            " or somebody is in between",
-            "Ask the fleet anew: addresses change. If this stays, do not connect.",
+            " or a machine in between answers",
+            "Refresh the addresses, which change: tpu-fleet exec --refresh. If it persists, do not"
+            " connect.",
         )
     if isinstance(error, asyncssh.PermissionDenied):
         tried = f" with {seen.keys}" if seen.keys else ""
@@ -200,7 +201,9 @@ def _of_network(error: BaseException, seen: Seen) -> Failure:
         )
     if isinstance(error, socket.gaierror):
         return Failure(
-            Kind.UNREACHABLE, f"the name {seen.address} is not known", "Ask the fleet anew."
+            Kind.UNREACHABLE,
+            f"the name {seen.address} is not known",
+            "Refresh the addresses: tpu-fleet exec --refresh.",
         )
     if isinstance(error, ConnectionError):
         return _lost(seen, _text(error))

@@ -100,7 +100,7 @@ def names_by_file(loader: DataLoader, sources: Iterable[Any]) -> dict[str, str]:
             try:
                 names = read_variables(loader, file)
             except AnsibleError:
-                # A vault without its password, of a group that nobody is in: none of our business.
+                # A vault without its password, of a group without hosts: not needed here.
                 continue
             group = file.relative_to(folder).parts[1]
             for name in names:

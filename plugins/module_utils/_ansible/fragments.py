@@ -95,7 +95,7 @@ options:
 options:
   owner:
     description:
-      - Whose it is. What is made gets V(managed) if nothing is said.
+      - Owner label of the resource. A new resource gets V(managed) by default.
       - If it is given, what belongs to other owners is not touched.
     type: str
   adopt:

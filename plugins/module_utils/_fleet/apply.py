@@ -226,7 +226,7 @@ class FleetApplier:
             lines = "\n".join(f"  {status.slice}: {status.text}" for status in refused)
             raise Refused(
                 f"Nothing was changed, because {len(refused)} of {len(plan.statuses)} slices "
-                f"cannot be had:\n{lines}"
+                f"cannot be created:\n{lines}"
             )
 
     # Looking -----------------------------------------------------------------------------------

@@ -183,9 +183,9 @@ class _Planner:
         if view.want.name not in self.fleet.teardown:
             return
         for queued in [*view.queued, *view.ended]:
-            self._let_queued_go(view, queued, "it is to be taken down")
+            self._let_queued_go(view, queued, "teardown requested")
         for node in [*view.live, *view.dead]:
-            self._let_go(view, node, "it is to be taken down")
+            self._let_go(view, node, "teardown requested")
 
     def stopped(self, view: SliceView, node: Node) -> Status:
         """Return the status of a slice that is to be stopped."""

@@ -64,13 +64,13 @@ NOTIFY = {
         "list",
         elements="str",
         choices=EVENTS,
-        description="What is told. See [watch.md](watch.md).",
+        description="The events of which it notifies. See [watch.md](watch.md).",
         default="everything",
     ),
     "slices": Key(
         "list",
         elements="str",
-        description="Only what happens to these slices; what is about none of them is told, too.",
+        description="Only the events of these slices, and those of no slice.",
         default="all",
     ),
     "command": Key(

@@ -247,7 +247,7 @@ SLICE = {
     "idle_minutes": Key(
         "int",
         description="After how many minutes it does the same with a slice on which nothing runs, "
-        "nobody is logged in and no process holds a chip, however its runs ended. 0 is never.",
+        "no user is logged in and no process holds a chip, however its runs ended. 0 is never.",
         default="0",
     ),
     "recreate": Key(
@@ -258,7 +258,7 @@ SLICE = {
     ),
     "adopt": Key(
         "bool",
-        description="Whether to take over a node of this name that somebody else created.",
+        description="Whether to take over a node of this name that another tool or fleet created.",
         default="false",
     ),
     "boot_disk_size_gb": Key("int", default="the image's own"),

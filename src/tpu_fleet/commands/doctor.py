@@ -71,7 +71,7 @@ def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, An
 @click.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
-@click.option("--fix", is_flag=True, help="Make the repairs that need nobody's consent.")
+@click.option("--fix", is_flag=True, help="Apply the safe repairs.")
 @click.option(
     "--limit",
     type=NameOf("workers"),

@@ -35,4 +35,4 @@ def test_who_may_not_know_is_told_so(cloud: Emulator, module: Any) -> None:
     cloud.fault("iam_denied", match={"service": "storage"})
     result = module("bucket_location", {"buckets": [{"bucket": "near"}], "slices": SLICES})
     assert (result["rc"], result["far"]) == (0, [])
-    assert "Bucket near: nobody can say in which region it is." in result["warned"]
+    assert "Bucket near: its region is unknown." in result["warned"]

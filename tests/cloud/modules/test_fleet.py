@@ -153,7 +153,7 @@ def test_what_leaves_the_grant_is_refused_with_the_sum(cloud: Emulator, module: 
     assert "8 are in use (node theirs-0 (READY): 8)" in result["msg"]
     assert result["msg"].startswith("Nothing was changed")
     both = module("fleet", fleet(one, two))
-    assert "2 of 2 slices cannot be had" in both["msg"]
+    assert "2 of 2 slices cannot be created" in both["msg"]
     assert set(nodes(cloud)) == {"theirs-0"}
 
 

@@ -20,10 +20,10 @@ HERE = Path(__file__).with_name("_definitions")
 # The tasks of a role whose arguments count, and what else counts of its variables.
 TASKS = {
     "training_run": {
-        "secrets": ("configure.yml", "Write what only root reads"),
+        "secrets": ("configure.yml", "Write root's private files"),
         "definitions": ("configure.yml", "Write the definitions and their units"),
         "gone": ("remove.yml", "Remove their definitions and units"),
-        "check": ("main.yml", "Wait until the agents have taken up what is declared"),
+        "check": ("main.yml", "Wait until the agents apply the declaration"),
     },
     "notebook_server": {"services": ("main.yml", "Run the services")},
     "tensorboard_server": {"services": ("main.yml", "Run the services")},

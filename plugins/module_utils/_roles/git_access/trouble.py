@@ -37,7 +37,7 @@ CAUSES = (
         "git_host_key_changed",
         re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED"),
         "{host} shows another host key than the known one",
-        "The server has a new key, or somebody is in between. Nothing was sent to it.",
+        "The server has a new key, or another machine answers for it. Nothing was sent to it.",
         "Ask its owner which keys it has now, and write them into git_access_hosts (keys of "
         "{host}); do not connect before you know",
         "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",

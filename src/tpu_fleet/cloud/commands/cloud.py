@@ -234,7 +234,7 @@ def table(state: dict[str, Any]) -> list[str]:
 
 @cloud.command()
 def env() -> None:
-    """Print the exports that lead to the local cloud."""
+    """Print the variables that select the local cloud."""
     for name, value in exports(this_cloud()).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 

@@ -602,7 +602,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "node_lost": (Sample("The node big in us-central2-b is PREEMPTED."),),
     "refused": (
         Sample("The node big in us-central2-b has no label tpu-fleet, so it is left alone."),
-        Sample("Nothing was changed, because 1 of 2 slices cannot be had:"),
+        Sample("Nothing was changed, because 1 of 2 slices cannot be created:"),
         Sample(
             "alice_at_laptop is working on this fleet, until 2026-11-21 12:20:00 UTC at the latest."
         ),

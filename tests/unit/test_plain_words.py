@@ -1,0 +1,102 @@
+"""Texts that people read first: help, summaries, descriptions, names of plays and tasks.
+
+They are in present-day technical English: the subject is a component, the verb is concrete.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+# Persons that are not named, machines that speak or believe, and translated words.
+OLD_WORDS = re.compile(
+    r"\b(some(?:body|one)|no(?:body| one)|any(?:body|one)|every(?:body|one)|who(?:m|so)?ever|anew|"
+    r"mend(?:s|ed|ing)?|of ours|none of our|what is ours|(?:is|are|was|were) to be|tell(?:s|ing)?|"
+    r"told|believe[sd]?|hears?|heard|made again)\b",
+    re.IGNORECASE,
+)
+# Names of options, values and files are not prose.
+MARKUP = re.compile(r"\b(?:C|O|V|RV|E|P|M|I|B)\([^)]*\)|\{\{.*?\}\}")
+PROSE = {"description", "short_description", "help", "notes"}
+
+
+def _prose(found: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield each text under a key of prose, with its place."""
+    if isinstance(found, dict):
+        for key, value in found.items():
+            texts = value if isinstance(value, list) else [value]
+            if key in PROSE and all(isinstance(text, str) for text in texts):
+                yield from ((f"{place}.{key}", text) for text in texts)
+            else:
+                yield from _prose(value, f"{place}.{key}")
+    elif isinstance(found, list):
+        for index, item in enumerate(found):
+            yield from _prose(item, f"{place}[{index}]")
+
+
+def of_plugins() -> Iterator[tuple[str, str]]:
+    """Yield the documentation of modules, filters and other plugins."""
+    for path in sorted((ROOT / "plugins").rglob("*.py")):
+        for block in re.findall(
+            r'(?s)\b(?:DOCUMENTATION|RETURN) = r?"""(.*?)"""', path.read_text()
+        ):
+            yield from _prose(yaml.safe_load(block), str(path.relative_to(ROOT)))
+
+
+def of_roles() -> Iterator[tuple[str, str]]:
+    """Yield the documentation of the roles' variables."""
+    for path in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):
+        yield from _prose(yaml.safe_load(path.read_text()), str(path.relative_to(ROOT)))
+
+
+def of_commands() -> Iterator[tuple[str, str]]:
+    """Yield the help of the commands, of which `make docs` writes this file."""
+    path = ROOT / "src/tpu_fleet/command_line.json"
+    yield from _prose(json.loads(path.read_text()), path.name)
+
+
+def of_keys() -> Iterator[tuple[str, str]]:
+    """Yield the descriptions of the fleet file's keys, of which `make docs` writes this file."""
+    path = ROOT / "src/tpu_fleet/fleet.schema.json"
+    yield from _prose(json.loads(path.read_text()), path.name)
+
+
+def of_tasks() -> Iterator[tuple[str, str]]:
+    """Yield the names of plays and tasks."""
+    paths = [*(ROOT / "playbooks").rglob("*.yml"), *(ROOT / "roles").glob("*/*/*.yml")]
+    for path in sorted(paths):
+        for name in re.findall(r"(?m)^\s*(?:- )?name: ([A-Z].*)$", path.read_text()):
+            yield str(path.relative_to(ROOT)), name
+
+
+@pytest.mark.parametrize("texts", [of_plugins, of_roles, of_commands, of_keys, of_tasks])
+def test_what_people_read_first_is_plain(texts: Any) -> None:
+    found = list(texts())
+    assert len(found) > 100
+    old = {
+        place: (match[0], text)
+        for place, text in found
+        if (match := OLD_WORDS.search(MARKUP.sub("", text)))
+    }
+    assert old == {}
+
+
+def test_names_of_tasks_are_short() -> None:
+    """A name is shown for each task of each host: it is a title and no sentence."""
+    long = [(place, name) for place, name in of_tasks() if len(MARKUP.sub("x", name).split()) > 9]
+    assert long == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Read the fleet anew", "The one that somebody made", "What it is to be", "What mends it"],
+)
+def test_old_words_are_noticed(text: str) -> None:
+    assert OLD_WORDS.search(text)

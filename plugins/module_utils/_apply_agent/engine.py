@@ -68,7 +68,10 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
             version = next(filter(tools.find_python, versions), "3.11")
             line = _line_of(version)
             python = tools.interpreter(version)
-            tools.run(tools.uv, "venv", "--quiet", "--python", python, str(target))
+            # uv locks a file in it, so users may enter it only when it is complete.
+            target.mkdir(mode=0o700, parents=True)
+            create = ("venv", "--quiet", "--allow-existing", "--python", python, str(target))
+            tools.run(tools.uv, *create)
             pins = target / "pinned.txt"
             pins.write_text(requirements(*ENGINES[line]), encoding="utf-8")
             # Root installs it, so nothing is built from source and all hashes must be known.
@@ -79,5 +82,6 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
             tools.patiently(lambda: tools.run(*install, *into))
     except _venv_build.Failed as error:
         raise NoEngineError(f"{_named(line)} cannot be installed: {error}") from error
+    target.chmod(0o755)
     os.sync()
     write(target / _MARK, json.dumps({"version": _named(line)}))

@@ -40,7 +40,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..module_utils._core.worker_words import AnswerError, Words
+from ..module_utils._core.worker_words import AnswerError, Words, packages_of
 from ..module_utils._roles.python_env.plan import differences
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
@@ -64,7 +64,7 @@ def _venvs_of(built: Words) -> dict[str, Any]:
     return {
         name: {
             "python_version": venv.text("python_version"),
-            "packages": venv.object("packages", {}).texts_by_name(_NAME),
+            "packages": packages_of(venv),
         }
         for name, venv in built.object("venvs", {}).named(_NAME, 1000).items()
     }

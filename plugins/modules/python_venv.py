@@ -113,6 +113,10 @@ options:
     description: What this host could not resolve, by wish, as phase V(prepare) returns it.
     type: dict
     default: {}
+  stopped:
+    description: How owners stopped the work before, by owner, as phase V(prepare) returns it.
+    type: dict
+    default: {}
   slice:
     description: Name of the slice that this host belongs to.
     type: str
@@ -246,6 +250,20 @@ unresolved:
   description: What could not be resolved, by wish.
   type: dict
   returned: in phase V(prepare)
+stopped:
+  description:
+    - How owners stopped the work, or let it do nothing for a minute, by owner. No more is tried
+      as these users.
+  type: dict
+  returned: in phase V(prepare)
+delayed:
+  description:
+    - Why environments could not be built whose owners stopped the work or let it do nothing for a
+      minute.
+    - The module does not fail for these, so that they hold up nothing of other users.
+  type: list
+  elements: str
+  returned: in phase V(build), if there are any
 slice:
   description: Name of the slice that was given.
   type: str
@@ -295,6 +313,7 @@ def main() -> None:
             "locks": {"type": "dict", "default": {}},
             "resolved": {"type": "dict", "default": {}},
             "unresolved": {"type": "dict", "default": {}},
+            "stopped": {"type": "dict", "default": {}},
             "slice": {"type": "str", "default": ""},
             "accelerator": {"type": "str", "choices": ["auto", "tpu", "cpu"], "default": "auto"},
             "uv_version": {"type": "str", "required": True},

@@ -906,7 +906,7 @@ def _compare(words: Words) -> dict[str, Any]:
         "venvs": {
             name: {
                 "python": one.text("python"),
-                "packages": _packages(one),
+                "packages": packages_of(one),
             }
             for name, one in venvs.named(_THING, 1000).items()
         },
@@ -918,13 +918,12 @@ def _compare(words: Words) -> dict[str, Any]:
     }
 
 
-def _packages(venv: Words) -> dict[str, str]:
+def packages_of(venv: Words) -> dict[str, str]:
     """Read a venv's packages; the venv's owner can have written entries that are none."""
-    told = venv.value.get("packages")
-    pairs = list(told.items())[:MANY] if isinstance(told, Mapping) else []
+    told = venv.object("packages", {}).value
     return {
         name: shown(version)
-        for name, version in pairs
+        for name, version in list(told.items())[:MANY]
         if isinstance(name, str) and _THING.fullmatch(name) and isinstance(version, str)
     }
 

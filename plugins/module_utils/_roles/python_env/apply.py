@@ -25,11 +25,13 @@ from .build import (
     discard,
     is_whole,
     note_build,
+    note_slow,
     packages_in,
     prune,
     site_of,
     switch,
     target_of,
+    why_slow,
 )
 from .look import Reader, Venv, listing
 from .plan import (
@@ -55,6 +57,10 @@ class Job:
 
     def __init__(self, params: Mapping[str, Any], check: bool, warn: Callable[[str], None]) -> None:
         venv_build.too_slow.clear()
+        for owner, why in (params.get("stopped") or {}).items():
+            account = account_of(owner)
+            if account is not None:
+                note_slow(account, str(why))
         logins, passwords = params["index_logins"], params["index_passwords"]
         credentials = [
             {"host": host, "username": logins[host], "password": passwords.get(host, "")}
@@ -74,8 +80,9 @@ class Job:
         self.venvs = reader.all_wanted()
         # Problems of the declarations.
         self.wrong = reader.wrong
-        # The reasons why environments were not built.
+        # The reasons why environments were not built; `delayed`: because their owners stopped it.
         self.failed: list[str] = []
+        self.delayed: list[str] = []
 
     def builder(self, venv: Venv) -> Builder:
         """Return the builder of an environment."""
@@ -87,7 +94,7 @@ class Job:
         """Install the tools, and resolve each environment to a lock."""
         if self.check:
             missing = not Path(self.tools.uv).exists()
-            return {"changed": missing, "locks": self.locks(), "unresolved": {}}
+            return {"changed": missing, "locks": self.locks(), "unresolved": {}, "stopped": {}}
         pending = [venv for venv in self.venvs if not venv.known_lock()]
         if pending or not Path(self.tools.uv).exists():
             with self.tools.at_work(), self.index.at_work():
@@ -106,7 +113,10 @@ class Job:
                                 venv.error = str(error)
                 self.each([venv for venv in pending if not venv.error], self.resolve)
         failed = {venv.wish: venv.error for venv in self.venvs if venv.error}
-        return {"changed": bool(self.tools.did), "locks": self.locks(), "unresolved": failed}
+        owners = {venv.spec.owner: why_slow(venv.spec.owner) for venv in self.venvs}
+        stopped = {owner: why for owner, why in owners.items() if why}
+        said = {"locks": self.locks(), "unresolved": failed, "stopped": stopped}
+        return {"changed": bool(self.tools.did), **said}
 
     def locks(self) -> dict[str, str]:
         """Return the locks by wish, for other hosts with the same wish."""
@@ -154,13 +164,13 @@ class Job:
                 except Failed as error:
                     self.warn(f"Old builds of {venv.spec.name!r} stay: {error}")
                 removed += venv.removed
-        self.failed = [
-            f"Cannot build the environment {venv.spec.name!r}."
-            f"{' The old one is still in use.' if venv.path.is_symlink() else ''} "
-            f"{unknown_package(venv.spec, venv.error)}{venv.error}"
-            for venv in wanted
-            if venv.error
-        ]
+        for venv in (venv for venv in wanted if venv.error):
+            # Who stops the work on their own environment does not hold up what is not theirs.
+            (self.delayed if why_slow(venv.spec.owner) else self.failed).append(
+                f"Cannot build the environment {venv.spec.name!r}."
+                f"{' The old one is still in use.' if venv.path.is_symlink() else ''} "
+                f"{unknown_package(venv.spec, venv.error)}{venv.error}"
+            )
         return self.told(wanted, bool(removed) or any(venv.changed for venv in wanted), removed)
 
     def given_lock(self, venv: Venv) -> str:
@@ -379,6 +389,7 @@ class Job:
             "changed": changed,
             "venvs": found,
             "removed": removed,
+            **({"delayed": self.delayed} if self.delayed else {}),
             "stale": [path for path in self.params["companions"] if os.path.lexists(path)],
             "diff": [self.difference(venv) for venv in wanted if venv.changed],
         }

@@ -139,6 +139,12 @@ def refuse_slow(account: pwd.struct_passwd) -> None:
         raise Failed(too_slow[account.pw_uid])
 
 
+def why_slow(owner: str) -> str:
+    """Return how work of an owner took too long; empty if it did not."""
+    account = account_of(owner)
+    return too_slow.get(account.pw_uid, "") if account else ""
+
+
 def note_slow(account: pwd.struct_passwd, why: str) -> None:
     """Record that an account's work timed out; root's own work cannot be stopped by users."""
     if account.pw_uid != 0:

@@ -14,8 +14,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
+    apply as _venv_apply,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
     build as _venv_build,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.look import Venv
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import VenvSpec
 
 # Root's own work is nobody's to stop: in the tests it is that of any other number.
@@ -162,3 +166,43 @@ def test_others_enter_an_environment_when_it_is_built(
     assert set(modes) == {0o700}
     assert len(modes) >= 3
     assert mode(folder) == 0o755
+
+
+MORE = {
+    **{"cache_dir": "/nonexistent/uv", "python_dir": "/nonexistent/pythons", "accelerator": "cpu"},
+    **{"venvs": [], "default_python": "3.12", "framework_versions": {}, "slice": ""},
+    **{"index_logins": {}, "index_passwords": {}, "locks": {}, "resolved": {}, "unresolved": {}},
+    **{"parallel": 2, "keep": 1, "rebuild": False, "prune": False, "companions": []},
+}
+
+
+def a_venv(name: str, owner: str, error: str) -> Venv:
+    spec = VenvSpec(name, f"/nonexistent/{name}", "3.12", owner=owner)
+    return Venv(spec, {}, f"wish of {name}", error=error)
+
+
+def test_who_stopped_earlier_work_is_not_waited_for_again() -> None:
+    """Preparing and building are two calls of the module."""
+    assert _venv_build.why_slow(OTHER.pw_name) == ""
+    stopped = {OTHER.pw_name: "it was stopped", "no-such-user": "x"}
+    params = {**PARAMS, **MORE, "stopped": stopped}
+    job = _venv_apply.Job(params, False, lambda text: pytest.fail(text))
+    assert _venv_build.why_slow(OTHER.pw_name) == "it was stopped"
+    with pytest.raises(_venv_build.Failed, match="it was stopped"):
+        _venv_build.acting(OTHER, lambda: "done")
+    assert job.venvs == []
+
+
+def test_an_owner_who_stops_a_build_delays_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such an environment is not a failure of the module: the play reports it at its end."""
+    venvs = [a_venv("ours", "root", "no such package"), a_venv("theirs", OTHER.pw_name, "stopped")]
+    params = {**PARAMS, **MORE, "stopped": {OTHER.pw_name: "it was stopped"}}
+    job = _venv_apply.Job(params, False, lambda text: pytest.fail(text))
+    monkeypatch.setattr(job, "venvs", venvs)
+    monkeypatch.setattr(job, "settled", lambda _venv: False)
+    monkeypatch.setattr(job.tools, "have_uv", lambda: None)
+    result = job.build()
+    assert job.failed == ["Cannot build the environment 'ours'. no such package"]
+    assert result["delayed"] == ["Cannot build the environment 'theirs'. stopped"]
+    monkeypatch.setattr(job.tools, "interpreter", lambda _wanted: "")
+    assert set(job.prepare()["stopped"]) == {OTHER.pw_name}

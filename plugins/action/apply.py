@@ -8,7 +8,7 @@ import asyncio
 import getpass
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -21,13 +21,14 @@ from ..module_utils._core.wait import REMINDERS
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
 from ..plugin_utils.apply_report import RoleProgress, recap, run_lines
-from ..plugin_utils.apply_run import Call, Outcome, disagreements
+from ..plugin_utils.apply_run import KEEPALIVE, Call, Outcome, disagreements
 from ..plugin_utils.apply_talk import SILENCE
 from ..plugin_utils.apply_wish import Order
 from ..plugin_utils.fan_out import Settings
 from ..plugin_utils.fleet_options import said_of
+from ..plugin_utils.read_inventory import Inventory, InventoryError
 from ..plugin_utils.ssh_failures import LocalTrouble
-from ..plugin_utils.ssh_targets import SshConfigError
+from ..plugin_utils.ssh_targets import SshConfigError, Target
 
 display = Display()
 DECLARED = {"by": "fleet_apply", "timeout": "fleet_login_timeout", "every": "fleet_apply_every"}
@@ -63,7 +64,8 @@ class ActionModule(ActionBase):
         hosts: list[str] = list(given["ansible_play_hosts"])
         roles = asked_for(options["roles"], given)
         result.update(changed=False, failures={}, hosts={}, pushed=[], shared={}, git_keys=[])
-        result["unfinished"] = []
+        result.update(unfinished=[], moved=[])
+        self._moved: list[str] = []
         if not roles or not hosts:
             result.update(skipped=True, msg="the tags name no role that is applied here")
             return result
@@ -97,6 +99,7 @@ class ActionModule(ActionBase):
             hosts={outcome.host: _told(outcome) for outcome in outcomes},
             pushed=list(pushed),
             shared=shared,
+            moved=self._moved,
             failures={one.host: _told(one) for one in outcomes if one.status != "ok"},
             git_keys=[
                 {"host": one.host, "slice": slices[one.host], "users": dict(one.git_users)}
@@ -122,7 +125,7 @@ class ActionModule(ActionBase):
         """
         orders, targets = prepare(self, hosts, roles, options, given)
         who = f"{getpass.getuser()}@{socket.gethostname()}"
-        settings = Settings(connects=options["connects"], silence=SILENCE)
+        settings = Settings(connects=options["connects"], silence=SILENCE, keepalive=KEEPALIVE)
         progress = RoleProgress(time.monotonic)
         told = [time.monotonic()]
         runs: dict[str, Any] = {}
@@ -142,9 +145,26 @@ class ActionModule(ActionBase):
         def ended(host: str) -> None:
             tell(progress.ended(host))
 
+        addresses = {order.host: order.address for order in orders}
+
+        def find(away: Sequence[str]) -> Mapping[str, Target]:
+            try:
+                now = Inventory.read_again(given["ansible_inventory_sources"], self._loader)
+                reached = now.fleet().targets
+            except InventoryError as error:
+                # The API may be away, too; the hosts are tried where they were.
+                display.v(f"The inventory cannot be read: {error}")
+                return {}
+            for host in away:
+                internal = now.variable(host, "tpu_vm_internal_ip")
+                if internal and internal != addresses[host] and host not in self._moved:
+                    self._moved.append(host)
+            return {host: reached[host] for host in away if host in reached}
+
         publishes = options["publishes"]
         agent = apply_bundle.agent()
-        call = Call(orders, agent, who, heard, settings, publishes, options["git_keys"], ended)
+        git_keys = options["git_keys"]
+        call = Call(orders, agent, who, heard, settings, publishes, git_keys, ended, find)
 
         async def watched() -> list[Outcome]:
             # It looks addresses up.

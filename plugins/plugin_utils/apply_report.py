@@ -27,6 +27,8 @@ def lines_of(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int
     elif what == "waiting":
         holder = said.get("holder") or {}
         yield f"waiting: [{host}] for {holder.get('who') or 'another process'}", "cyan", 0
+    elif what == "moved":
+        yield f"moved: [{host}] is at {said['address']} now", "cyan", 0
     elif what == "event" and said.get("event") == "engine":
         yield f"installed: [{host}] ansible-core, in {said['seconds']} s", "cyan", 0
     elif what == "event" and said.get("event") == "task":

@@ -24,6 +24,12 @@ from .ssh_targets import Target
 AGAIN = frozenset({*ELSEWHERE, Kind.CUT, Kind.AUTH})
 # Seconds between tries; right after a boot, sudo or Python may not be ready yet.
 PAUSE = 3.0
+# Seconds within which a host that is lost at work may come back, as after a reboot.
+BACK_WITHIN = 180.0
+# Seconds after which a host that is away may have another address, and between two looks for it.
+LOOK_AFTER, LOOK_AGAIN = 10.0, 10.0
+# Seconds between signs of life; after three without an answer a host is lost.
+KEEPALIVE = 5.0
 # Seconds without news for which a slice's workers wait for the findings of its first one.
 PATIENCE = 900.0
 # From this number of workers, only the first of a slice gets the collection from the controller.
@@ -60,6 +66,8 @@ class Outcome:
     seconds: float = 0.0
 
 
+Find = Callable[[Sequence[str]], Mapping[str, Target]]
+"""Returns how hosts are reached now, by name; those that it does not know are left out."""
 Heard = Callable[[str, dict[str, Any]], None]
 """Called with a host and a message of it."""
 
@@ -155,11 +163,23 @@ class Call:
         publishes: bool = False,
         git_keys: bool = False,
         ended: Callable[[str], None] = lambda _host: None,
+        find: Find = lambda _hosts: {},
     ) -> None:
         # Publishing needs the shared findings even if no host follows.
         self.publishes = publishes
         self.git_keys = git_keys
         self.ended = ended
+        self.find = find
+        self._outcomes: dict[str, Outcome] = {}
+        self._targets: dict[str, Target] = {}
+        self._rounds: list[asyncio.Future[None]] = []
+        # The hosts that are called again in a moment, and since when each is away.
+        self._away: list[str] = []
+        self._away_since: dict[str, float] = {}
+        self._denied_since: dict[str, float] = {}
+        # The hosts whose work had begun when they were lost.
+        self._begun: set[str] = set()
+        self._next_look = 0.0
         self.orders = {order.host: order for order in orders}
         self.agent = agent
         self.who = who
@@ -171,26 +191,69 @@ class Call:
         self.groups = {name: Group(hosts) for name, hosts in by_slice.items()}
 
     async def run(self, targets: Sequence[Target], timeout: float) -> list[Outcome]:
-        """Call all hosts, and call unreachable ones again until the time is over."""
+        """Call all hosts, and call each that is lost or away again until its time is over.
+
+        `timeout` is in seconds, from the first failure. A host whose work has begun has at least
+        BACK_WITHIN.
+        """
         make_room(len(targets))
-        deadline = float("inf")
-        outcomes: dict[str, Outcome] = {}
-        denied_since: dict[str, float] = {}
-        left = list(targets)
-        while left:
-            again = []
-            async for result in self._once(left):
-                outcomes[result.name] = outcome_of(result)
-                if result.kind in AGAIN and not self._is_denied(result, denied_since):
-                    again.append(result.name)
-            left = [target for target in left if target.name in again]
-            # Counted from the end of the first round, which lasts as long as its slowest host.
-            deadline = min(deadline, time.monotonic() + timeout)
-            if time.monotonic() + PAUSE > deadline:
-                break
-            if left:
+        self._timeout = timeout
+        self._targets = {target.name: target for target in targets}
+        self._news = asyncio.Event()
+        self._start(targets)
+        while self._rounds or self._away:
+            if self._away:
                 await asyncio.sleep(PAUSE)
-        return [outcomes[target.name] for target in targets]
+                self._ask_for_addresses()
+                away, self._away = self._away, []
+                self._start([self._targets[name] for name in away])
+            else:
+                await self._news.wait()
+            self._news.clear()
+            for one in [one for one in self._rounds if one.done()]:
+                self._rounds.remove(one)
+                one.result()
+        return [self._outcomes[target.name] for target in targets]
+
+    def _start(self, targets: Sequence[Target]) -> None:
+        """Call hosts beside those that are being called."""
+        self._rounds.append(asyncio.ensure_future(self._round(targets)))
+
+    async def _round(self, targets: Sequence[Target]) -> None:
+        try:
+            async for result in self._once(targets):
+                self._outcomes[result.name] = outcome_of(result)
+                if self._may_come_back(result):
+                    self._away.append(result.name)
+                    self._news.set()
+                else:
+                    self.ended(result.name)
+        finally:
+            self._news.set()
+
+    def _may_come_back(self, result: Result) -> bool:
+        if result.kind not in AGAIN or self._is_denied(result, self._denied_since):
+            return False
+        now = time.monotonic()
+        patience = self._timeout
+        if result.kind is Kind.CUT:
+            self._away_since[result.name] = now
+            self._begun.add(result.name)
+        if result.name in self._begun:
+            patience = max(patience, BACK_WITHIN)
+        return now + PAUSE <= self._away_since.setdefault(result.name, now) + patience
+
+    def _ask_for_addresses(self) -> None:
+        """Take the present addresses of hosts that have been away for some time."""
+        now = time.monotonic()
+        long = [name for name in self._away if now - self._away_since[name] >= LOOK_AFTER]
+        if not long or now < self._next_look:
+            return
+        for name, target in self.find(long).items():
+            if target.address != self._targets[name].address:
+                self.heard(name, {"say": "moved", "address": target.address})
+            self._targets[name] = target
+        self._next_look = time.monotonic() + LOOK_AGAIN
 
     @staticmethod
     def _is_denied(result: Result, since: dict[str, float]) -> bool:
@@ -210,9 +273,6 @@ class Call:
         ) as stream:
             async for result in stream:
                 await self.groups[self.orders[result.name].slice].done(result.name)
-                # A host that was not reached is called again.
-                if result.kind not in AGAIN:
-                    self.ended(result.name)
                 yield result
 
     async def _talk(self, channel: Channel) -> dict[str, Any]:

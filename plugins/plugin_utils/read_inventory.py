@@ -60,6 +60,15 @@ class Inventory:
         sys.stderr.write(said.getvalue())
         return cls(loader, hosts, VariableManager(loader=loader, inventory=hosts), sources)
 
+    @classmethod
+    def read_again(cls, sources: Sequence[str], loader: DataLoader) -> Inventory:
+        """Read the sources as they are now, in a process of Ansible, with its loader."""
+        try:
+            hosts = InventoryManager(loader=loader, sources=list(sources), cache=False)
+        except AnsibleError as error:
+            raise InventoryError(str(error)) from error
+        return cls(loader, hosts, VariableManager(loader=loader, inventory=hosts), sources)
+
     def workers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield each worker with the variables that the inventory plugin gives it."""
         for group in (GROUP_USABLE, GROUP_UNAVAILABLE):
@@ -74,6 +83,11 @@ class Inventory:
             for name, group in self._hosts.groups.items()
         }
         return Fleet(targets, groups, tuple(self.sources))
+
+    def variable(self, host: str, name: str) -> Any:
+        """Return what the inventory plugin says about a host; None if it says nothing."""
+        found = self._hosts.get_host(host)
+        return found.vars.get(name) if found else None
 
     def params(self, documentation: str, declared: Mapping[str, str]) -> dict[str, Any]:
         """Return the options of a module that the fleet file says, with the module's defaults.

@@ -24,6 +24,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
 EVERYTHING = {name: {"of": name} for name in SHARED.values()}
 
@@ -278,6 +279,60 @@ def test_a_login_that_stays_denied_is_not_waited_for(monkeypatch: pytest.MonkeyP
     assert [outcome.status for outcome in outcomes] == ["unreachable", "unreachable"]
     # A machine that was just made has its accounts after some seconds.
     assert 2 <= tried.count("denied") < tried.count("starting")
+
+
+def test_a_host_that_is_lost_at_work_is_found_at_another_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, seconds in (("PAUSE", 0.01), ("LOOK_AFTER", 0.05), ("LOOK_AGAIN", 0.05)):
+        monkeypatch.setattr(apply_run, name, seconds)
+    fine = {"status": "ok", "counts": {"ok": 1}}
+    tried: list[tuple[str, str]] = []
+    resumed = asyncio.Event()
+
+    async def once(self: Call, targets: list[Target]) -> Any:
+        for target in targets:
+            tried.append((target.name, target.address))
+            if target.name == "busy":
+                # It works for long; the lost one is not called after it, but beside it.
+                await resumed.wait()
+            elif len(tried) == 1:
+                yield Result("lost", Kind.CUT, says="lost")
+                continue
+            elif target.address == "old":
+                yield Result("lost", Kind.UNREACHABLE, says="No route to host")
+                continue
+            else:
+                resumed.set()
+            yield Result(target.name, Kind.DONE, 0, value=fine)
+
+    looked: list[list[str]] = []
+
+    def find(away: list[str]) -> dict[str, Target]:
+        looked.append(list(away))
+        return {name: Target(name, "new") for name in away}
+
+    monkeypatch.setattr(Call, "_once", once)
+    said: list[tuple[str, Any]] = []
+    call = Call([], b"", "me", lambda *word: said.append(word), mock.Mock(), find=find)
+    # Also where nobody waits for machines that cannot be reached at first.
+    outcomes = run(call.run([Target("lost", "old"), Target("busy", "b")], timeout=0))
+    assert [outcome.status for outcome in outcomes] == ["ok", "ok"]
+    assert tried[-1] == ("lost", "new")
+    assert looked == [["lost"]]
+    assert said == [("lost", {"say": "moved", "address": "new"})]
+
+
+def test_a_host_that_is_away_from_the_beginning_is_not_waited_for_without_a_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def once(self: Call, targets: list[Target]) -> Any:
+        for target in targets:
+            yield Result(target.name, Kind.UNREACHABLE, says="No route to host")
+
+    monkeypatch.setattr(Call, "_once", once)
+    call = Call([], b"", "me", lambda _host, _said: None, mock.Mock())
+    assert run(call.run([Target("away", "a")], timeout=0))[0].status == "unreachable"
 
 
 def test_who_waits_is_told_what_is_waited_for() -> None:

@@ -21,7 +21,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
 
 from ..history.record import history_here, option_of_days, places_known, seen_now
 from ..history.store import History, HistoryError
-from ..page.model import page_of
+from ..page.model import Page, page_of
 from ..page.publish import put
 from ..page.render import html_of
 from ..page.serve import Live, keep_new, server_of
@@ -69,6 +69,7 @@ def name_of(inventory: Inventory) -> str:
     metavar="PLACE",
     help="A file, a folder, or gs://BUCKET/FOLDER.",
 )
+@click.option("--no-logs", is_flag=True, help="Leave out everything that programs printed.")
 @option_of_days
 @click.option("--serve", is_flag=True, help="Show it live on this computer, until Ctrl-C.")
 @click.option(
@@ -86,7 +87,7 @@ def name_of(inventory: Inventory) -> str:
     metavar="SECONDS",
     help="With --serve: pause between two looks.",
 )
-def page(place: str, days: float, serve: bool, port: int, interval: float) -> None:
+def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interval: float) -> None:
     """Write or serve the fleet's page: one file of HTML.
 
     It shows what runs now, a time line of every run with what interrupted it, curves of loss and
@@ -99,9 +100,9 @@ def page(place: str, days: float, serve: bool, port: int, interval: float) -> No
             inventory = look(history)
             name = name_of(inventory)
             if serve:
-                show_live(history, name, days, port, interval)
+                show_live(history, lambda: shown(history, name, days, not no_logs), port, interval)
                 return
-            html = html_of(page_of(history, name, time.time(), days))
+            html = html_of(shown(history, name, days, not no_logs))
             put(place, html, lambda: client_of(inventory))
         finally:
             history.close()
@@ -112,10 +113,15 @@ def page(place: str, days: float, serve: bool, port: int, interval: float) -> No
     click.echo(place if place.startswith("gs://") else Path(place).resolve().as_uri())
 
 
-def show_live(history: History, name: str, days: float, port: int, interval: float) -> None:
+def shown(history: History, name: str, days: float, logs: bool) -> Page:
+    """Return the page of this moment."""
+    return page_of(history, name, time.time(), days, logs)
+
+
+def show_live(history: History, page: Callable[[], Page], port: int, interval: float) -> None:
     """Serve the page until somebody stops it."""
     live, over = Live(), threading.Event()
-    live.set(html_of(page_of(history, name, time.time(), days), live=True))
+    live.set(html_of(page(), live=True))
     try:
         server, address = server_of(live, port)
     except OSError as error:
@@ -126,7 +132,7 @@ def show_live(history: History, name: str, days: float, port: int, interval: flo
     threading.Thread(target=server.serve_forever, daemon=True).start()
     click.echo(f"{address}\nThe page is shown until Ctrl-C, and looks anew every {interval:g} s.")
     try:
-        keep_new(live, renewed(history, name, days, live), interval, over)
+        keep_new(live, renewed(history, page, live), interval, over)
     except KeyboardInterrupt:
         click.echo("Ended.", err=True)
     finally:
@@ -135,7 +141,7 @@ def show_live(history: History, name: str, days: float, port: int, interval: flo
         server.server_close()
 
 
-def renewed(history: History, name: str, days: float, live: Live) -> Callable[[], str]:
+def renewed(history: History, page: Callable[[], Page], live: Live) -> Callable[[], str]:
     """Return what looks once more; what cannot be asked is said, and tried again."""
 
     def again() -> str:
@@ -144,6 +150,6 @@ def renewed(history: History, name: str, days: float, live: Live) -> Callable[[]
         except (PlayError, InventoryError, HistoryError, TpuError, click.ClickException) as error:
             click.echo(f"Nothing new: {visible(str(error))}", err=True)
             return live.html.decode()
-        return html_of(page_of(history, name, time.time(), days), live=True)
+        return html_of(page(), live=True)
 
     return again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..workers.ansible_config import inventory_sources, state_of
 from ..workers.hosts import Known, place_of
 from ..workers.run_answers import Answers
 from . import look
-from .store import GAP, KEPT_DAYS, History, HistoryError, Look
+from .store import GAP, KEPT_DAYS, Event, History, HistoryError, Look
 from .story import BEGUN, RunStory, runs_of
 
 if TYPE_CHECKING:
@@ -45,14 +46,35 @@ def places_known(history: History) -> Mapping[str, Mapping[str, Any]]:
     return look.places_of(history.facts("place:"))
 
 
-def stories(history: History, since: float, now: float) -> list[RunStory]:
-    """Return the story of each run that was seen since a time."""
+def without_logs(event: Event) -> Event:
+    """Return an event without what a program printed."""
+    # The watcher's text about a run that failed has the program's last error.
+    left = {"said", "text"} if event.worker < 0 and event.name == "failed" else {"said"}
+    detail = {key: value for key, value in event.detail.items() if key not in left}
+    return replace(event, detail=detail)
+
+
+def events_of(history: History, since: float, also: str = "", logs: bool = True) -> list[Event]:
+    """Return the events since a time; without `logs`, without what programs printed."""
+    found = history.events(since, also)
+    return found if logs else list(map(without_logs, found))
+
+
+def stories(history: History, since: float, now: float, logs: bool = True) -> list[RunStory]:
+    """Return the story of each run that was seen since a time.
+
+    Without `logs`, nothing that a program printed is in them.
+    """
+    seen = history.facts("run:")
+    if not logs:
+        hidden = {"tail": [], "failed_with": ""}
+        seen = {name: (at, {**body, **hidden}) for name, (at, body) in seen.items()}
     return runs_of(
-        [event for event in history.events(since, BEGUN) if event.at <= now + GAP],
+        [event for event in events_of(history, since, BEGUN, logs) if event.at <= now + GAP],
         history.spans("run", since),
         history.spans("node", since),
         history.curves(since, now, POINTS),
-        history.facts("run:"),
+        seen,
         since,
         now,
     )

@@ -156,8 +156,10 @@ class Page:
     busy: int = 0
 
 
-def page_of(history: History, fleet: str, now: float, days: float = DAYS) -> Page:
-    """Return the page of the last days."""
+def page_of(
+    history: History, fleet: str, now: float, days: float = DAYS, logs: bool = True
+) -> Page:
+    """Return the page of the last days; without `logs`, nothing that programs printed is on it."""
     since = max(now - days * 86400, min(history.began() or now, now - LEAST))
     page = Page(fleet, now, Axis(since, now))
     nodes, runs = history.spans("node", since), history.spans("run", since)
@@ -167,9 +169,11 @@ def page_of(history: History, fleet: str, now: float, days: float = DAYS) -> Pag
     def looked(kind: str) -> float:
         return facts.get(f"{LOOKED}{kind}", (0.0, None))[0]
 
-    events = [event for event in history.events(since) if event.at <= now + GAP]
+    events = [one for one in record.events_of(history, since, logs=logs) if one.at <= now + GAP]
     mine = [span for span in nodes if span.value.get("ours")]
-    stories = [one for one in record.stories(history, since, now) if one.attempts or one.state]
+    stories = [
+        one for one in record.stories(history, since, now, logs) if one.attempts or one.state
+    ]
     zones = _body(facts, "grant", {}).get("unreachable", ())
     current = _newest(mine, looked("node"), unknown=zones)
     own = {node["name"]: node for node in _body(facts, "nodes", []) if node["ours"]}

@@ -39,8 +39,9 @@ def place_of(where: str, client: Callable[[], Client]) -> tuple[Place, str]:
 class Published:
     """The page of the watcher, written anew at most once a minute."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, logs: bool = True) -> None:
         self._where = where
+        self._logs = logs
         self._next = 0.0
 
     def publish(self, history: History, fleet: str, client: Callable[[], Client]) -> None:
@@ -48,7 +49,8 @@ class Published:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY
-        put(self._where, html_of(page_of(history, fleet, time.time())), client)
+        page = page_of(history, fleet, time.time(), logs=self._logs)
+        put(self._where, html_of(page), client)
 
 
 def put(where: str, html: str, client: Callable[[], Client]) -> None:

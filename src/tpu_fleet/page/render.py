@@ -95,14 +95,10 @@ def policy(live: bool) -> str:
     return told
 
 
-def html_of(page: Page, live: bool = False, logs: bool = True) -> str:
-    """Return the page as one file; a live one has a script that fetches it again.
-
-    Without `logs` it has no lines of programs' logs.
-    """
+def html_of(page: Page, live: bool = False) -> str:
+    """Return the page as one file; a live one has a script that fetches it again."""
     return _template().render(
         page=page,
-        logs=logs,
         live=live,
         policy=policy(live),
         style=_ours("page.css"),

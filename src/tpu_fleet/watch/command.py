@@ -68,6 +68,9 @@ LOG_FILES = 5
     help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
 )
 @click.option(
+    "--no-logs", is_flag=True, help="With --page: leave out everything that programs printed."
+)
+@click.option(
     "--once", is_flag=True, help="Do what is needed now, and exit with the code of the playbook."
 )
 @click.option("--status", "ask_status", is_flag=True, help="Show the state of the watcher.")
@@ -80,6 +83,7 @@ def watch(
     playbooks: int,
     lease: float,
     page: str,
+    no_logs: bool,
     once: bool,
     ask_status: bool,
     machine_readable: bool,
@@ -107,14 +111,16 @@ def watch(
         if install:
             words = [f"--interval={interval:g}", f"--hosts-every={hosts_every:g}"]
             words += [f"--playbooks={playbooks}", f"--lease={lease:g}"]
-            install_service(ground, name, [*words, f"--page={page}"] if page else words)
+            words += [f"--page={page}"] if page else []
+            words += ["--no-logs"] if no_logs else []
+            install_service(ground, name, words)
             return
     except service.ServiceError as error:
         raise click.ClickException(str(error)) from error
     # Imported here, because --status needs neither ansible-runner nor asyncssh.
     from .loop import Options
 
-    run(ground, Options(interval, hosts_every, playbooks, lease, page), once)
+    run(ground, Options(interval, hosts_every, playbooks, lease, page, not no_logs), once)
 
 
 def run(ground: Ground, options: Options, once: bool) -> None:

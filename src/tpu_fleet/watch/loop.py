@@ -75,6 +75,8 @@ class Options:
     lease: float = 900.0
     page: str = ""
     """Where the fleet's page is published; empty for nowhere."""
+    logs: bool = True
+    """Whether that page has lines of programs' logs."""
 
 
 def no_token(keys: Sequence[str]) -> str:
@@ -99,7 +101,7 @@ class Watcher:
             self.memory = self.memory.after_a_boot()
         self._saved: Memory | None = None
         self.settings: Settings | None = None
-        self._notes = Notes(ground, options.page)
+        self._notes = Notes(ground, options.page, options.logs)
         self._kept_at = 0.0
         self._kept: list[tuple[str, str]] = []
         self._stamp = ""

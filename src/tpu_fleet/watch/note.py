@@ -31,12 +31,12 @@ LOG = logging.getLogger("tpu-fleet-watch")
 class Notes:
     """The history as the watcher writes it; trouble with it is logged once, and harms nothing."""
 
-    def __init__(self, ground: Ground, page: str) -> None:
+    def __init__(self, ground: Ground, page: str, logs: bool = True) -> None:
         self._ground = ground
         self._history: History | None = None
         self._messages: list[Event] = []
         self._said = ""
-        self._page = Published(page) if page else None
+        self._page = Published(page, logs) if page else None
 
     def places(self) -> Mapping[str, Any]:
         """Return how far the past of each worker's runs is known."""

@@ -54,6 +54,11 @@ options:
         type: str
         choices: [lock, remove]
         default: lock
+      home_mode:
+        description:
+          - Permissions of the home folder, such as V(0755). By default others cannot enter it
+            (V(0750)), and a home that its user has closed further stays so.
+        type: str
       home_on_removal:
         description: What becomes of the home folder of a user who goes.
         type: str

@@ -12,7 +12,7 @@ from .._schema import values as rules
 from .._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from .._schema.refs import known, known_user
 from .env_secrets.rules import check_uses
-from .whose_code import VENVS, check_code_of
+from .whose import VENVS, check_code_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 MEMORY = re.compile(r"\d+(\.\d+)?[KMGT]?|\d{1,3}%|infinity")

@@ -10,7 +10,7 @@ from typing import Any
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import absolute, known, own_venv
 from ..service_rules import check_service_entries
-from ..whose_code import VENVS, check_code_of
+from ..whose import VENVS, check_code_of
 
 
 def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import absolute, at_least, in_its_slice, known, known_user
-from ..whose_code import TREES, check_code_of
+from ..whose import TREES, check_code_of
 from .frameworks import (
     DEFAULT_PYTHON,
     DEFAULT_VERSIONS,

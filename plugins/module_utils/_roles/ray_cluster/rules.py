@@ -21,7 +21,7 @@ from ..._schema.refs import (
 from ..._schema.values import USER_NAME
 from ..env_secrets.rules import check_uses
 from ..service_rules import check_memory, check_port
-from ..whose_code import VENVS, check_code_of
+from ..whose import VENVS, check_code_of
 
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 _LONGEST_FOLDER = 38

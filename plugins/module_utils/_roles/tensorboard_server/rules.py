@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..._schema.keys import Problem, entries
+from ..._schema.keys import Problem, entries, text_of
 from ..._schema.refs import own_venv
 from ..service_rules import check_service_entries
+from ..whose import closed_to
 
 
 def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
@@ -18,7 +19,7 @@ def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
         data, "tensorboard_server"
     )
     for field, entry in entries(data, "tensorboard_server_boards"):
-        logs = entry.get("logs")
+        logs, user = entry.get("logs"), text_of(entry, "user")
         if not isinstance(logs, Mapping):
             continue
         if not logs:
@@ -32,5 +33,12 @@ def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
             elif "," in place or ":" in str(name) or "," in str(name):
                 remedy = "Remove it"
                 message = "has a comma or colon, which separate them for TensorBoard"
+                problems.append(Problem(where, place, message, remedy))
+            elif user and user != "root" and (owner := closed_to(data, user, place)):
+                message = f"is in a folder of {owner}, into which {user} does not get"
+                remedy = (
+                    f"Let {owner} have the board, use a shared folder, or set home_mode: '0755' "
+                    f"for a home of {owner}"
+                )
                 problems.append(Problem(where, place, message, remedy))
     return problems

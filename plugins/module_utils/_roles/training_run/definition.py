@@ -17,6 +17,8 @@ from ..venv_paths import venv_path
 from .gangs import gang_ports, gangs
 
 FOLDER = "/etc/tpu-fleet/runs"
+# Folders below are made by the run agent, for the run's user alone.
+CHECKPOINTS = "/var/lib/tpu-fleet/checkpoints/"
 _QUEUE = "/var/lib/tpu-fleet/queue"
 _UNITS = "/etc/systemd/system"
 # Ports for the runs' programs: two for each run, by its name, and one between slices.
@@ -210,7 +212,7 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
 def checkpoint_folder(run: Run) -> Any:
     """Return the folder or bucket that a run has for checkpoints; empty if it wants none."""
     folder = run.get("checkpoint_dir")
-    return f"/var/lib/tpu-fleet/checkpoints/{run.get('name')}" if folder is None else folder
+    return f"{CHECKPOINTS}{run.get('name')}" if folder is None else folder
 
 
 def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:

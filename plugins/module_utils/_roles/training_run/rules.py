@@ -13,7 +13,7 @@ from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import in_its_slice, known, known_user
 from ..env_secrets.rules import check_uses
-from ..whose_code import TREES, VENVS, check_code_of
+from ..whose import TREES, VENVS, check_code_of
 
 _NOT_BELOW_ZERO = (
     "retries",

@@ -34,6 +34,8 @@ def carry_out(step: Step, run: Run, archive_dir: str) -> None:
         end_session(step.owner, run)
     elif step.work == "make":
         make_home(step.path, step.owner)
+    elif step.work == "mode":
+        set_mode(step.path, step.owner, step.mode)
     elif step.work == "archive":
         archive(step.path, step.owner, Path(archive_dir), run)
     elif step.work == "delete":
@@ -113,8 +115,8 @@ def make_home(path: str, name: str) -> None:
     try:
         refuse_foreign(Path(path).parent)
         Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        Path(path).mkdir(mode=0o755)
-        give_folder(path, owner.pw_uid, owner.pw_gid, 0o755)
+        Path(path).mkdir(mode=0o700)
+        give_folder(path, owner.pw_uid, owner.pw_gid, 0o700)
     except UserError as error:
         raise Failed(f"{error}. Declare a home in a folder that only root can write") from None
 
@@ -128,6 +130,19 @@ def make_home(path: str, name: str) -> None:
 
     try:
         as_user(owner, work, umask=0o077)
+    except UserError as error:
+        raise Failed(str(error)) from None
+
+
+def set_mode(path: str, name: str, mode: int) -> None:
+    """Set who may enter a home, with the rights of its owner."""
+
+    def work() -> None:
+        special = stat.S_IMODE(os.lstat(path).st_mode) & ~0o777
+        Path(path).chmod(special | mode)
+
+    try:
+        as_user(pwd.getpwnam(name), work)
     except UserError as error:
         raise Failed(str(error)) from None
 

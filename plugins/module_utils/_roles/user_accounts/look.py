@@ -11,6 +11,7 @@ import json
 import os
 import pwd
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -208,7 +209,8 @@ def _home(path: str, measured: bool) -> Home | None:
         if f"{place}/".startswith(f"{path}/"):
             mounts.append(place)
     size = _size_of(path) if measured and kind == "folder" else 0
-    return Home(kind, status.st_uid, tuple(mounts), size)
+    mode = stat.S_IMODE(status.st_mode) & 0o777
+    return Home(kind, status.st_uid, mode, tuple(mounts), size)
 
 
 def _size_of(path: str) -> int:

@@ -21,6 +21,10 @@ SESSION_PROGRAMS = frozenset({"systemd", "(sd-pam)", "dbus-daemon", "dbus-broker
 PRESENT, LOCKED, ABSENT = "present", "locked", "absent"
 
 
+# Permissions of a home in which others neither look nor read.
+CLOSED = 0o750
+
+
 @dataclass(frozen=True)
 class User:
     """A declared user with all defaults."""
@@ -36,6 +40,8 @@ class User:
     # The user's state on this host: present, locked or absent.
     fate: str = PRESENT
     home_on_removal: str = "keep"
+    # The permissions of the home; without any, nobody else gets in.
+    home_mode: int | None = None
 
     @classmethod
     def from_declared(cls, entry: Mapping[str, Any], slice_name: str = "") -> User:
@@ -58,7 +64,12 @@ class User:
             sudo=sudo if isinstance(sudo, str) else tuple(sudo),
             fate=fate,
             home_on_removal=entry.get("home_on_removal") or "keep",
+            home_mode=int(mode, 8) if (mode := entry.get("home_mode")) else None,
         )
+
+    def mode_for(self, now: int) -> int:
+        """Return the permissions for a home that has some; one that is closed further stays so."""
+        return now & CLOSED if self.home_mode is None else self.home_mode
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,7 @@ class Home:
 
     kind: str = "folder"
     uid: int = -1
+    mode: int = CLOSED
     # Mount points at it or below.
     mounts: tuple[str, ...] = ()
     # The size of its files in bytes; only measured if it is to be archived.
@@ -143,7 +155,7 @@ class Step:
     mode: int = 0o600
     # (folder, old uid, new uid, old gid, new gid)
     renumber: tuple[str, int, int, int, int] | None = None
-    # Done to the folder `path`: make, archive, delete, or wait until `owner` runs no process.
+    # Done to the folder `path`: make, mode, archive, delete, or wait until `owner` runs no process.
     work: str = ""
 
 
@@ -483,6 +495,7 @@ def _account(user: User, managed: set[str], host: Host) -> Iterable[Step]:
                 user.name,
             ),
         )
+        yield _open_home(user, CLOSED)
         return
     if account.uid != user.uid:
         summary = f"renumber user {user.name} from {account.uid} to {user.uid}"
@@ -501,6 +514,15 @@ def _account(user: User, managed: set[str], host: Host) -> Iterable[Step]:
         yield Step(summary, ("usermod", "--home", user.home, "--move-home", user.name))
     elif account.home not in host.homes:
         yield Step(f"make {user.home}", path=user.home, owner=user.name, work="make")
+        yield _open_home(user, CLOSED)
+    else:
+        home = host.homes[account.home]
+        if (
+            home.kind == "folder"
+            and home.uid == account.uid
+            and home.mode != user.mode_for(home.mode)
+        ):
+            yield _open_home(user, home.mode)
     if account.shell != user.shell:
         summary = f"change the shell of {user.name} from {account.shell} to {user.shell}"
         yield Step(summary, ("usermod", "--shell", user.shell, user.name))
@@ -517,6 +539,12 @@ def _account(user: User, managed: set[str], host: Host) -> Iterable[Step]:
         yield Step(
             f"remove {user.name} from group {name}", ("gpasswd", "--delete", user.name, name)
         )
+
+
+def _open_home(user: User, now: int) -> Step:
+    mode = user.mode_for(now)
+    summary = f"give {user.home} the mode {mode:04o}"
+    return Step(summary, path=user.home, owner=user.name, mode=mode, work="mode")
 
 
 def _file(path: str, content: str | None, owner: str, mode: int, host: Host) -> Iterable[Step]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..._schema.keys import (
 )
 from ..._schema.refs import absolute, known, user_remedy
 
+HOME_MODE = re.compile("0?7[0145][0145]")
 USERS, GROUPS = "user_accounts_users", "user_accounts_groups"
 # To remove a home that is one of these, or above one, would remove the system.
 _NO_HOMES = (
@@ -56,6 +58,13 @@ def check_user_accounts(data: Mapping[str, Any]) -> list[Problem]:
         problems += _check_sudo(field, entry.get("sudo"))
         problems += absolute(field, entry, "shell")
         problems += absolute(field, entry, "home") or _check_home(field, entry)
+        mode = text_of(entry, "home_mode")
+        if mode and not HOME_MODE.fullmatch(mode):
+            remedy = (
+                "Write '0750', '0755', '0711' or '0700', in quotes: sshd refuses others' writes"
+            )
+            message = "are no permissions of a home"
+            problems.append(Problem(f"{field}.home_mode", mode, message, remedy))
         problems += _check_slices(data, field, entry)
         problems += _check_own_login(data, field, entry)
     problems += _check_group_numbers(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
 import pwd
 import socket
@@ -22,6 +23,7 @@ _MARK = "@tpu_fleet_run"
 _SERVER_ENDED = ("server exited unexpectedly", "lost server", "no server running")
 _SERVER_ENDS_IN = 5.0  # seconds
 _CHECKPOINTS = 30.0  # seconds between looks at their age, where nobody is ended for it
+_READERS = "adm"  # the system's group of those who read logs, such as the login with sudo
 _SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
 
 
@@ -246,20 +248,46 @@ def only_roots(path: Path) -> bool:
 
 
 def prepare_log_folder(config: Config) -> None:
-    """Make the folder of the log, which is the user's."""
-    _give(config.paths.log.parent, config.user)
+    """Make the folder of the log, which is the user's; those who may read logs may read it."""
+    _give(config.paths.log.parent, config.user, readers=_READERS)
 
 
-def _give(folder: Path, user: str) -> None:
-    """Make a folder below one of root's for a user."""
-    if folder.exists():
-        return
+def _give(folder: Path, user: str, readers: str = "") -> None:
+    """Make a folder below one of root's for a user, into which nobody else gets but a group."""
     with contextlib.suppress(OSError):  # a full disk; the user's own part will tell
         account = _account(user)
-        if account.pw_uid == os.geteuid():
-            folder.mkdir(parents=True)
+        if folder.exists():
+            if os.geteuid() == 0 and _only_below_roots(folder):
+                _close(folder, account, readers)
+            return
+        if account.pw_uid == os.geteuid() != 0:
+            folder.mkdir(parents=True, mode=0o700)
             return
         # Below a folder of somebody else's root makes nothing: the program's parent tries.
         if _only_below_roots(folder):
-            folder.mkdir(parents=True, mode=0o755)
+            folder.parent.mkdir(parents=True, mode=0o755, exist_ok=True)
+            folder.mkdir(mode=0o700)
             os.chown(str(folder), account.pw_uid, account.pw_gid, follow_symlinks=False)
+            _close(folder, account, readers)
+
+
+def _close(folder: Path, account: pwd.struct_passwd, readers: str) -> None:
+    """Keep others out of a user's folder, as it was made by an earlier version too."""
+    handle = os.open(str(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        group = _group(readers)
+        is_open = found.st_mode & 0o007 or (group is not None and found.st_gid != group)
+        if found.st_uid != account.pw_uid or not is_open:
+            return
+        if group is not None:
+            os.fchown(handle, -1, group)
+        os.fchmod(handle, 0o700 if group is None else 0o750)
+    finally:
+        os.close(handle)
+
+
+def _group(name: str) -> Optional[int]:
+    with contextlib.suppress(KeyError):
+        return grp.getgrnam(name).gr_gid if name else None
+    return None

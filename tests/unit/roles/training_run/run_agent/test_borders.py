@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import json
 import os
 import pwd
@@ -344,6 +345,46 @@ def test_root_makes_no_folder_below_one_of_the_users(place: Path) -> None:
     terminal._give(theirs / "new", USER)
     assert not (place / "r/new").exists()
     assert not (theirs / "new").exists()
+
+
+def modes(folder: Path) -> tuple[int, int, int]:
+    found = folder.stat()
+    return found.st_uid, found.st_gid, found.st_mode & 0o777
+
+
+@pytest.mark.parametrize("user", [USER, "root"])
+def test_nobody_else_reads_the_folders_of_a_run(place: Path, user: str) -> None:
+    owner, adm = pwd.getpwnam(user), grp.getgrnam("adm").gr_gid
+    logs, saved = place / "logs" / "run", place / "saved" / "run"
+    terminal._give(logs, user, readers="adm")
+    terminal._give(saved, user)
+    assert modes(logs) == (owner.pw_uid, adm, 0o750)
+    assert modes(saved) == (owner.pw_uid, owner.pw_gid, 0o700)
+    assert modes(logs.parent)[2] == 0o755
+    # Folders that an earlier version made.
+    for folder in (logs, saved):
+        folder.chmod(0o755)
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+        terminal._give(folder, user, readers="adm" if folder == logs else "")
+    assert modes(logs) == (owner.pw_uid, adm, 0o750)
+    assert modes(saved) == (owner.pw_uid, owner.pw_gid, 0o700)
+    # What its user has closed stays closed; a machine without that group has no readers.
+    logs.chmod(0o700)
+    terminal._give(logs, user, readers="adm")
+    assert modes(logs)[2] == 0o700
+    logs.chmod(0o755)
+    terminal._give(logs, user, readers="no-such-group")
+    assert modes(logs)[2] == 0o700
+
+
+def test_a_folder_of_another_user_is_not_changed(place: Path) -> None:
+    folder = place / "theirs"
+    folder.mkdir(mode=0o755)
+    for other in (folder, place / "link"):
+        if other != folder:
+            other.symlink_to(folder)
+        terminal._give(other, USER, readers="adm")
+    assert modes(folder) == (0, os.getegid(), 0o755)
 
 
 def test_all_python_of_root_is_isolated() -> None:

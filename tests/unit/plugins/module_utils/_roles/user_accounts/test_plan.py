@@ -83,6 +83,7 @@ def test_a_new_user_is_made_with_fixed_numbers_and_no_password() -> None:
     assert [step.summary for step in steps] == [
         "add group alice (2001)",
         "add user alice (2001)",
+        "give /home/alice the mode 0750",
         "write /home/alice/.ssh/authorized_keys2",
         "write /etc/sudoers.d/tpu-fleet-alice",
     ]
@@ -248,6 +249,35 @@ def test_a_password_is_taken_away() -> None:
 
 def test_a_home_that_is_missing_is_made() -> None:
     assert summaries([user()], with_alice(homes={}))[0] == "make /home/alice"
+
+
+@pytest.mark.parametrize(
+    ("now", "declared", "then"),
+    [
+        # Homes of before, and what a user has closed further.
+        (0o755, {}, 0o750),
+        (0o775, {}, 0o750),
+        (0o777, {}, 0o750),
+        (0o711, {}, 0o710),
+        (0o750, {}, None),
+        (0o700, {}, None),
+        (0o755, {"home_mode": "0755"}, None),
+        (0o750, {"home_mode": "0755"}, 0o755),
+        (0o755, {"home_mode": "700"}, 0o700),
+    ],
+)
+def test_others_get_into_no_home_that_is_not_declared_so(
+    now: int, declared: dict[str, str], then: int | None
+) -> None:
+    seen = with_alice(homes={"/home/alice": Home(uid=2001, mode=now)})
+    steps = plan([user(**declared)], {}, seen)
+    wanted = [] if then is None else [("mode", "/home/alice", "alice", then)]
+    assert [(step.work, step.path, step.owner, step.mode) for step in steps] == wanted
+    # What is not the user's own folder is not touched, nor that of one who is locked.
+    for home in (Home(uid=0, mode=now), Home(kind="other", uid=2001, mode=now)):
+        assert plan([user(**declared)], {}, with_alice(homes={"/home/alice": home})) == []
+    locked = plan([user(slices=["solo"], **declared)], {}, seen)
+    assert "mode" not in [step.work for step in locked]
 
 
 def test_who_is_declared_no_more_is_locked_unless_it_is_ansible() -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may run which code: nobody runs what another user can change at any time. No I/O."""
+"""Whose things users use: no code that another can change, no folder of another. No I/O."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._schema.keys import Problem, entries, text_of
+from .training_run.definition import CHECKPOINTS, checkpoint_folder
 
 VENVS, TREES = "python_env_venvs", "code_checkout_trees"
 # The key of an entry that says where it is on the machine.
@@ -30,6 +31,32 @@ def check_code_of(
     message = f"is {what} that {owner} owns and can change at any time, and {user} would run it"
     remedy = f"Let root own it, or let {owner} run it"
     return [Problem(field, named, message, remedy)]
+
+
+def closed_to(data: Mapping[str, Any], user: str, path: str) -> str:
+    """Return the other user into whose closed folder a path leads; empty if it leads into none.
+
+    That is a home without a mode for others, and the folder for checkpoints that a run has without
+    a declaration.
+    """
+    for _field, entry in entries(data, "user_accounts_users"):
+        name = text_of(entry, "name") or ""
+        home = (text_of(entry, "home") or f"/home/{name}").rstrip("/")
+        mode = text_of(entry, "home_mode") or "0750"
+        if name != user and f"{path}/".startswith(f"{home}/") and mode.endswith("0"):
+            return "" if _is_in_group(data, user, name) else name
+    for _field, run in entries(data, "training_run_runs"):
+        own = checkpoint_folder(run)
+        theirs = isinstance(own, str) and own.startswith(CHECKPOINTS) and run.get("user") != user
+        if theirs and f"{path}/".startswith(f"{own}/"):
+            return str(run.get("user") or "")
+    return ""
+
+
+def _is_in_group(data: Mapping[str, Any], user: str, group: str) -> bool:
+    people = entries(data, "user_accounts_users")
+    mine = (entry.get("groups") for _field, entry in people if entry.get("name") == user)
+    return any(isinstance(groups, list) and group in groups for groups in mine)
 
 
 def _owner(data: Mapping[str, Any], named: str, variable: str) -> str:

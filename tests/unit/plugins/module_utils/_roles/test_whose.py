@@ -126,3 +126,39 @@ def test_what_is_installed_into_an_environment(
 ) -> None:
     venvs = [*FLEET["python_env_venvs"], {"name": "new", "path": "/opt/n", "owner": owner, **more}]
     assert refused(python_env_venvs=venvs) == [f"python_env_venvs[3]{field}" for field in fields]
+
+
+@pytest.mark.parametrize(
+    ("user", "logs", "more", "owner"),
+    [
+        ("bob", "/home/alice/logs", {}, "alice"),
+        ("alice", "/srv/bob", {}, "bob"),
+        ("bob", "/srv/bob/logs", {}, ""),
+        ("root", "/home/alice/logs", {}, ""),
+        ("bob", "/home/alicette/logs", {}, ""),
+        ("bob", "/mnt/logs", {}, ""),
+        ("bob", "/var/lib/tpu-fleet/checkpoints/r", {}, "alice"),
+        ("alice", "/var/lib/tpu-fleet/checkpoints/r/logs", {}, ""),
+        ("bob", "/var/lib/tpu-fleet/checkpoints/other", {}, ""),
+        # What is declared lets others in.
+        ("bob", "/home/alice/logs", {"home_mode": "0755"}, ""),
+        ("bob", "/home/alice/logs", {"home_mode": "0700"}, "alice"),
+        ("bob", "/home/alice/logs", {"groups": ["alice"]}, ""),
+    ],
+)
+def test_a_board_of_one_user_in_a_folder_of_another(
+    user: str, logs: str, more: dict[str, Any], owner: str
+) -> None:
+    alice, bob = FLEET["user_accounts_users"]
+    people = [{**alice, **more}, bob] if "groups" not in more else [alice, {**bob, **more}]
+    data = {
+        **FLEET,
+        "user_accounts_users": people,
+        "training_run_runs": [{"name": "r", "user": "alice", "command": "x"}],
+        "tensorboard_server_boards": [
+            {"name": "b", "user": user, "port": 6006, "logs": {"x": logs}}
+        ],
+    }
+    found = [p for p in ROLE_RULES["tensorboard_server"](data) if "does not get" in p.message]
+    assert len(found) == bool(owner)
+    assert all(f"is in a folder of {owner}" in problem.message for problem in found)

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.tpu.fleet.plugins.doc_fragments.node import ModuleDocFragment
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import AROUND
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
@@ -61,6 +62,28 @@ ABOUT = {
     "fleet_self_setup": "Where machines find what they set themselves up with when no controller "
     "does. See [self-setup.md](self-setup.md).",
     "fleet_notify": "Whom `tpu-fleet watch` notifies. See [watch.md](watch.md).",
+    "fleet_services": "APIs of the project that `tpu.fleet.enable_api` enables, beside those that "
+    "the fleet file needs.",
+    "fleet_project_keys": "SSH keys in the project's metadata, which open **every** machine of the "
+    "project.",
+    "fleet_mosh": "The firewall rule for mosh.",
+    "fleet_disks": "Data disks, which outlive the slices.",
+    "fleet_service_account": "The account as which slices act, with the least rights.",
+}
+SEE_AROUND = "See [around-the-slice.md](around-the-slice.md)."
+OF_ONE_PLAYBOOK = {
+    "teardown": ("teardown", "The slices to delete, separated by commas, or `all`."),
+    "finish": ("finish", "The slice to [stop or delete](after-the-end.md) after its runs."),
+    "run": ("collect", "The run whose files are [fetched](runs.md#what-it-left)."),
+    "collect_to": ("collect", "Folder on this computer; default `fleet_results_dir`."),
+    "doctor_fix": ("doctor", "Whether to make the [safe repairs](doctor.md)."),
+    "doctor_fail_on": ("doctor", "The status from which the playbook fails: `fail` or `warn`."),
+    "metrics_targets_file": ("metrics_targets", "The [file for Prometheus](metrics.md)."),
+    "fleet_run": ("drill", "The run, and `fleet_drill_…`: [drill.md](drill.md) has all of them."),
+    "fleet_github_token": (
+        "git_keys",
+        "The token, and `fleet_github_…`: [git-access.md](git-access.md) has all of them.",
+    ),
 }
 TYPES = {
     "str": "text",
@@ -93,6 +116,14 @@ def page() -> str:
         parts.append("A mapping with these keys:")
         parts += tables(key.options, {})
         parts.append(examples[variable])
+    for variable, key in AROUND.items():
+        parts.append(f"## {variable}")
+        parts.append(wrapped(f"{ABOUT[variable]} {SEE_AROUND}"))
+        if key.options:
+            is_list = key.type == "list"
+            parts.append(f"A {'list of entries' if is_list else 'mapping'} with these keys:")
+            parts += tables(key.options, {})
+        parts.append(examples[variable])
     for role in roles_in_order():
         parts += role_section(role, examples)
     parts.append("## Variables of the playbooks")
@@ -102,6 +133,12 @@ def page() -> str:
         for name, key in PLAYBOOK_VARIABLES.items()
     ]
     parts.append("\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows]))
+    parts.append("Further variables belong to one playbook each:")
+    rows = [
+        f"| `{name}` | `tpu.fleet.{playbook}` | {meaning} |"
+        for name, (playbook, meaning) in OF_ONE_PLAYBOOK.items()
+    ]
+    parts.append("\n".join(["| variable | playbook | meaning |", "| --- | --- | --- |", *rows]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -210,5 +247,7 @@ def example_sections() -> dict[str, str]:
     sections: dict[str, str] = {}
     for part in re.split(r"(?m)^# (?=\w+$)", EXAMPLE.read_text())[1:]:
         name, _newline, text = part.partition("\n")
+        # Another comment at the margin begins what belongs to no section.
+        text = re.split(r"\n\n(?=# )", text)[0]
         sections[name] = f"```yaml\n{text.strip()}\n```"
     return sections

@@ -78,8 +78,7 @@ def schema() -> Schema:
     }
     for name, word in WORDS.items():
         variables[name]["if"] = {"anyOf": [TEMPLATE, {"const": word}]}
-    about = dict.fromkeys(AROUND, "What a slice needs around it: docs/around-the-slice.md.")
-    for name, text in {**about, **ABOUT}.items():
+    for name, text in ABOUT.items():
         variables[name]["description"] = in_words(text)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -15,6 +15,9 @@ from typing import Any
 import click
 import pytest
 import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import (
+    AROUND as AROUND_THE_SLICES,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     role_keys,
@@ -110,13 +113,21 @@ def missing(keys: Mapping[str, Key], entries: list[Any], where: str) -> list[str
 
 def test_example_has_every_key() -> None:
     assert missing(SCALARS, [EXAMPLE], "") == []
-    assert missing(NOTIFIED, [EXAMPLE], "") == []
+    assert missing({**NOTIFIED, **AROUND_THE_SLICES}, [EXAMPLE], "") == []
     for variable, keys in LISTS.items():
         assert missing(keys, EXAMPLE[variable], variable) == []
     # What a playbook tells a role is not in a fleet file.
     told = yaml.safe_load((ROOT / "playbooks/vars/apply.yml").read_text())
     with_keys = {v: key for v, key in ROLES.items() if key.options and v not in told}
     assert missing(with_keys, [EXAMPLE], "") == []
+
+
+def test_every_variable_has_a_section_with_its_own_example_alone() -> None:
+    page = (DOCS / "fleet-file.md").read_text()
+    for variable in (*LISTS, *NOTIFIED, *SELF_SETUP, *AROUND_THE_SLICES):
+        section = page.partition(f"\n## {variable}\n")[2].partition("\n## ")[0]
+        (block,) = re.findall(r"(?s)```yaml\n(.*?)```", section)
+        assert list(yaml.safe_load(block)) == [variable]
 
 
 def test_every_variable_of_the_playbooks_is_explained() -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .._compute.disk_plan import DiskSpec
@@ -12,56 +12,122 @@ from .._compute.firewall_plan import ALL_PORTS, DEFAULT_NAME, FirewallSpec, sequ
 from .._core.errors import TpuError
 from .._google.service_account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES, AccountSpec
 from .._schema import values as rules
-from .._schema.keys import Key, Problem, check_keys, did_you_mean
-from .._schema.refs import NO_SLICE, user_remedy
+from .._schema.keys import UNREADABLE, Key, Problem, check_keys
+from .._schema.refs import known, user_remedy
 from .._tpu.node_spec import DISK_MODES
 
-STATES = Key(choices=("present", "absent"))
+STATES = Key(choices=("present", "absent"), default="present", description="`absent` removes it.")
 
 PROJECT_KEY = {
-    "user": Key(required=True),
-    "key": Key(required=True),
+    "user": Key(
+        required=True, description="Login that the key opens. The machines create it, with sudo."
+    ),
+    "key": Key(required=True, description="The one line of the `.pub` file."),
     "state": STATES,
 }
 MOSH = {
-    "source_ranges": Key("list", elements="str"),
-    "target_tags": Key("list", elements="str"),
-    "ports": Key(),
-    "network": Key(),
-    "name": Key(),
-    "adopt": Key("bool"),
+    "source_ranges": Key(
+        "list",
+        elements="str",
+        description="Addresses from which people log in.",
+        default="this computer's address, as the first slice that answers sees it",
+    ),
+    "target_tags": Key(
+        "list",
+        elements="str",
+        description="Network tags (`tags`) of the slices that accept mosh. Required, unless the "
+        "state is `absent`.",
+    ),
+    "ports": Key(description="UDP ports, within 60000-61000.", default=ALL_PORTS),
+    "network": Key(description="The VPC network.", default="default"),
+    "name": Key(description="Name of the firewall rule.", default=DEFAULT_NAME),
+    "adopt": Key(
+        "bool",
+        description="Whether to take over a rule of this name that another tool created.",
+        default="false",
+    ),
     "state": STATES,
 }
 FLEET_DISK = {
-    "name": Key(required=True),
-    "zone": Key(),
-    "size_gb": Key("int"),
-    "type": Key(),
-    "description": Key(),
-    "labels": Key("dict"),
-    "slices": Key("list", elements="str"),
-    "mode": Key(choices=tuple(DISK_MODES)),
-    "exclusive": Key("bool"),
-    "adopt": Key("bool"),
+    "name": Key(required=True, description="Name of the disk, unique in its zone."),
+    "zone": Key(
+        description="Zone of the disk. It can only be attached to slices of this zone.",
+        default="the one zone of its `slices`, else `fleet_zone`",
+    ),
+    "size_gb": Key(
+        "int",
+        description="Size in GB; required to create the disk. A disk can grow, and never shrinks.",
+    ),
+    "type": Key(
+        description="Disk type. TPU v6e accepts `hyperdisk-…` only.", default="pd-balanced"
+    ),
+    "description": Key(description="Text on the resource, for people."),
+    "labels": Key("dict", description="Labels on the resource."),
+    "slices": Key(
+        "list",
+        elements="str",
+        description="Slices that the disk is attached to. Without this key nothing is attached or "
+        "detached.",
+    ),
+    "mode": Key(
+        choices=tuple(DISK_MODES),
+        description="`read_write`: one slice with one worker. `read_only`: any number of slices "
+        "and workers.",
+        default="read_write",
+    ),
+    "exclusive": Key(
+        "bool",
+        description="Whether to detach it from slices that `slices` does not name.",
+        default="false",
+    ),
+    "adopt": Key(
+        "bool",
+        description="Whether to take over a disk, and change slices, that another tool created.",
+        default="false",
+    ),
     "state": STATES,
-    "delete_data": Key("bool"),
+    "delete_data": Key(
+        "bool",
+        description="Whether `state: absent` may delete a disk that may hold data.",
+        default="false",
+    ),
 }
 BUCKET = {
-    "name": Key(required=True),
-    "access": Key(choices=tuple(BUCKET_ROLES)),
+    "name": Key(required=True, description="Name of an existing bucket."),
+    "access": Key(
+        choices=tuple(BUCKET_ROLES), description="What the account may do in it.", default="read"
+    ),
 }
 SERVICE_ACCOUNT = {
-    "account_id": Key(),
-    "display_name": Key(),
-    "description": Key(),
-    "roles": Key("list", elements="str"),
-    "buckets": Key("list", elements="dict", options=BUCKET),
-    "purge": Key("bool"),
-    "adopt": Key("bool"),
+    "account_id": Key(description="The part before the `@`.", default=DEFAULT_ID),
+    "display_name": Key(description="Title of the account, for people."),
+    "description": Key(description="Text on the account, for people."),
+    "roles": Key(
+        "list",
+        elements="str",
+        description="Roles in the project.",
+        default=", ".join(f"`{role}`" for role in LEAST_ROLES),
+    ),
+    "buckets": Key("list", elements="dict", options=BUCKET, description="Buckets that it may use."),
+    "purge": Key(
+        "bool",
+        description="Whether to remove other roles that the account has. Without it a warning "
+        "names them.",
+        default="false",
+    ),
+    "adopt": Key(
+        "bool",
+        description="Whether to take over an account that another tool created.",
+        default="false",
+    ),
     "state": STATES,
 }
 AROUND = {
-    "fleet_services": Key("list", elements="str"),
+    "fleet_services": Key(
+        "list",
+        elements="str",
+        description="APIs to enable beside those that the fleet file needs.",
+    ),
     "fleet_project_keys": Key("list", elements="dict", options=PROJECT_KEY),
     "fleet_mosh": Key("dict", options=MOSH),
     "fleet_disks": Key("list", elements="dict", options=FLEET_DISK),
@@ -110,7 +176,10 @@ def _mosh(data: Mapping[str, Any]) -> Iterator[Problem]:
     )
     yield from _by_spec("fleet_mosh", spec.check)
     slices = _slices(data)
-    if tags and slices and not any(set(tags) & set(one.get("tags") or []) for one in slices):
+    carried = [one.get("tags") for one in slices]
+    # What cannot be read may be the tag.
+    hidden = UNREADABLE in _flat([data.get("fleet_slices"), *carried])
+    if tags and slices and not hidden and not set(tags) & set(_flat(carried)):
         message = "are tags that no slice carries, so that mosh would reach none"
         remedy = f"Add tags: [{tags[0]}] to the slices that people log in to"
         yield Problem("fleet_mosh.target_tags", list(tags), message, remedy)
@@ -118,23 +187,20 @@ def _mosh(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
     places: dict[tuple[str, str], str] = {}
-    known = [str(one.get("name")) for one in _slices(data)]
     for index, entry in enumerate(data["fleet_disks"]):
         field = f"fleet_disks[{index}]"
         zone = zone_of(data, entry)
         if not zone:
             remedy = "Set it here, or fleet_zone, or name slices that are in one zone"
             yield Problem(f"{field}.zone", None, "is missing", remedy)
-        elif rules.zone(zone):
+        elif zone != str(UNREADABLE) and rules.zone(zone):
             yield Problem(f"{field}.zone", zone, "is not a zone", "Zones look like us-central2-b")
         first = places.setdefault((zone, entry["name"]), field)
         if first != field:
             message = f"is used twice in {zone}, first by {first}"
             yield Problem(f"{field}.name", entry["name"], message, "Give each disk its own name")
         for place, name in enumerate(entry.get("slices") or []):
-            if name not in known:
-                remedy = did_you_mean(name, known, "Declare it in fleet_slices")
-                yield Problem(f"{field}.slices[{place}]", name, NO_SLICE, remedy)
+            yield from known(data, f"{field}.slices[{place}]", name, "slice", "fleet_slices")
         if entry.get("state") == "absent" and entry.get("slices"):
             message = "is given, but the disk is to be absent"
             remedy = "Remove it, or state: absent"
@@ -185,6 +251,11 @@ def _by_spec(field: str, check: Callable[[], None]) -> Iterator[Problem]:
     except TpuError as error:
         message = error.message.rstrip(".")
         yield Problem(field, None, message, (error.remedy or "Correct it").rstrip("."))
+
+
+def _flat(values: Iterable[Any]) -> list[Any]:
+    """Return the items of lists, and what is no list."""
+    return [item for value in values for item in (value if isinstance(value, list) else [value])]
 
 
 def _slices(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -112,7 +112,8 @@ def holder(listener: Listener) -> tuple[int, str]:
         with contextlib.suppress(OSError):
             for descriptor in (process / "fd").iterdir():
                 with contextlib.suppress(OSError):
-                    if os.path.realpath(descriptor).endswith(wanted):
+                    # Not followed: a file may be on a server that does not answer.
+                    if os.readlink(descriptor) == wanted:  # noqa: PTH115 - a link of the kernel
                         return int(process.name), read_text(process / "cgroup") or ""
     return 0, ""
 

@@ -21,6 +21,7 @@ from typing import Any
 from ..._core.worker_words import shown
 from ..._host import snapshot as _snapshot
 from ..._host.as_user import UserError, as_user, give_folder, read_plain, refuse_foreign
+from ..._host.open_paths import TooMuchError, open_paths
 from ..._host.runs import RunFiles
 from ..._host.unpack import link_target
 from ..git_access import trouble
@@ -385,24 +386,15 @@ def _releases(tree: Tree) -> list[tuple[float, str]]:
     return found
 
 
-def paths_in_use() -> set[str]:
-    """Return the paths that processes have open or work in, and the folders of runs."""
-    found: set[str] = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            links = [
-                process / "cwd",
-                process / "root",
-                process / "exe",
-                *(process / "fd").iterdir(),
-            ]
-            for link in links:
-                with contextlib.suppress(OSError):
-                    found.add(link_target(link))
-        with contextlib.suppress(OSError, UnicodeError):
-            lines = (process / "maps").read_text(encoding="utf-8").splitlines()
-            found.update(line[line.index("/") :] for line in lines if "/" in line)
-    return found.union(map(os.path.realpath, RunFiles().workdirs()))
+def paths_in_use() -> set[str] | None:
+    """Return the paths that processes have open or work in, and the folders of runs.
+
+    None if there are too many to look at.
+    """
+    try:
+        return open_paths().union(map(os.path.realpath, RunFiles().workdirs()))
+    except TooMuchError:
+        return None
 
 
 def remove_release(path: str) -> str:

@@ -203,9 +203,12 @@ class Apply:
         for tree in self._undeclared():
             todo.append((tree, self._releases(tree), "", 0))
         if not any(len(found) > keep for _tree, found, _current, keep in todo):
-            used: set[str] = set()
+            used: set[str] | None = set()
         else:
             used = effects.paths_in_use()
+        if used is None:
+            self.kept.append("old versions: processes have too many files open to look at")
+            return
         for tree, found, current, keep in todo:
             account = account_of(tree.owner)
             if account is None:

@@ -32,6 +32,7 @@ from ..._host.as_user import (
     foreign,
     run,
 )
+from ..._host.open_paths import TooMuchError, is_mentioned
 from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
 from ..._host.unpack import link_target
 from ..._host.work import Failed as Failed
@@ -781,14 +782,11 @@ def packages_in(folder: Path) -> dict[str, str]:
 
 
 def uses(folder: str) -> bool:
-    """Return whether a process uses a folder."""
-    needle = folder.encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        for name in ("maps", "cmdline", "environ"):
-            with contextlib.suppress(OSError):
-                if needle in (process / name).read_bytes():
-                    return True
-    return False
+    """Return whether a process uses a folder, or may: there can be too many to look at."""
+    try:
+        return is_mentioned(folder)
+    except TooMuchError:
+        return True
 
 
 def target_of(path: Path) -> str | None:

@@ -1,0 +1,72 @@
+"""What processes have open, though users open any number of files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host.open_paths import (
+    MOST_BYTES,
+    TooMuchError,
+    is_mentioned,
+    open_paths,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
+    act as _checkout,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
+    build as _venv_build,
+)
+
+
+def process(proc: Path, pid: int, *files: str, maps: str = "", environ: str = "") -> None:
+    folder = proc / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    for number, file in enumerate(files):
+        (folder / "fd" / str(number)).symlink_to(file)
+    (folder / "cwd").symlink_to(f"/work/{pid}")
+    (folder / "maps").write_text(maps)
+    (folder / "cmdline").write_bytes(b"python\0/opt/venvs/script")
+    (folder / "environ").write_bytes(environ.encode())
+
+
+def test_open_paths_are_read_and_not_followed(tmp_path: Path) -> None:
+    maps = "7f0-7f1 r-xp 00000000 08:01 5 /usr/lib/a b.so\n7f2-7f3 rw-p 00000000 00:00 0 \n"
+    process(tmp_path, 5, "/nowhere/at all", "socket:[77]", maps=maps)
+    (tmp_path / "6").mkdir()  # it has ended
+    found = open_paths(str(tmp_path))
+    assert found == {"/work/5", "/nowhere/at all", "socket:[77]", "/usr/lib/a b.so"}
+
+
+def test_a_mention_is_found_in_files_arguments_and_environment(tmp_path: Path) -> None:
+    process(tmp_path, 5, "/opt/a/x", environ="VIRTUAL_ENV=/opt/b/")
+    for text, there in (("/opt/a/", True), ("/opt/b/", True), ("/opt/venvs/", True), ("/c", False)):
+        assert is_mentioned(text, str(tmp_path)) is there
+
+
+def test_a_large_environment_is_read_in_part(tmp_path: Path) -> None:
+    process(tmp_path, 5, environ="x" * (2 * MOST_BYTES) + "/opt/late")
+    assert not is_mentioned("/opt/late", str(tmp_path))
+
+
+def test_more_than_can_be_looked_at_counts_as_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process(tmp_path, 5, "/opt/a")
+    with pytest.raises(TooMuchError):
+        open_paths(str(tmp_path), -1.0)
+    with pytest.raises(TooMuchError):
+        is_mentioned("/c", str(tmp_path), -1.0)
+
+    def too_much(*_given: object) -> bool:
+        raise TooMuchError
+
+    monkeypatch.setattr(_venv_build, "is_mentioned", too_much)
+    assert _venv_build.uses("/opt/venvs/.a-1/")
+    monkeypatch.setattr(_checkout, "open_paths", too_much)
+    assert _checkout.paths_in_use() is None
+
+
+def test_this_process_is_found() -> None:
+    assert os.path.realpath("/proc/self/exe") in open_paths()

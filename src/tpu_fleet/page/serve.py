@@ -7,7 +7,9 @@ computer can open 127.0.0.1 as well.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -19,6 +21,8 @@ from .render import policy
 HOST = "127.0.0.1"
 BEAT = 15.0
 """Seconds after which a browser without news is told that we are here."""
+MOST_STRANGERS = 32
+"""Connections that have not shown the secret part; each has a thread."""
 
 
 class Live:
@@ -56,6 +60,43 @@ class Live:
             return self.number
 
 
+class Server(ThreadingHTTPServer):
+    """Serves each connection in a thread, but only a few that have not shown the secret.
+
+    Every user of this computer can connect. The oldest such connection makes room for a new one: a
+    browser shows the secret with its first line.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._lock = threading.Lock()
+        self._strangers: dict[Any, None] = {}
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread."""
+        with self._lock:
+            while len(self._strangers) >= MOST_STRANGERS:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._strangers[request] = None
+        super().process_request(request, client_address)
+
+    def trust(self, request: Any) -> None:
+        """Let a connection stay that has shown the secret."""
+        with self._lock:
+            self._strangers.pop(request, None)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.trust(request)
+        super().shutdown_request(request)
+
+
 def server_of(live: Live, port: int, secret: str = "") -> tuple[ThreadingHTTPServer, str]:
     """Return a server on this computer's own address, and the address of the page."""
     root = f"/{secret or secrets.token_urlsafe(16)}/"
@@ -72,7 +113,12 @@ def server_of(live: Live, port: int, secret: str = "") -> tuple[ThreadingHTTPSer
                 self._answer(HTTPStatus.MISDIRECTED_REQUEST)
             elif not secrets.compare_digest(self.path[: len(root)].encode(), root.encode()):
                 self._answer(HTTPStatus.NOT_FOUND)
-            elif self.path == root:
+            else:
+                server.trust(self.connection)
+                self._page()
+
+        def _page(self) -> None:
+            if self.path == root:
                 self._answer(HTTPStatus.OK, live.html, "text/html; charset=utf-8")
             elif self.path == f"{root}events":
                 self._tell()
@@ -114,8 +160,7 @@ def server_of(live: Live, port: int, secret: str = "") -> tuple[ThreadingHTTPSer
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer((HOST, port), Handler)
-    server.daemon_threads = True
+    server = Server((HOST, port), Handler)
     return server, f"http://{HOST}:{server.server_port}{root}"
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tpu_fleet.page.serve import Live, server_of
+from tpu_fleet.page.serve import MOST_STRANGERS, Live, server_of
 
 SECRET = "of-the-test"
 
@@ -35,6 +38,27 @@ def asked(
         connection.putheader("Host", host or f"127.0.0.1:{port}")
     connection.endheaders()
     return connection.getresponse()
+
+
+def test_who_does_not_show_the_secret_gets_few_threads(live: tuple[Live, int]) -> None:
+    one, port = live
+    browser = asked(port, f"/{SECRET}/events")
+    before = threading.active_count()
+    with contextlib.ExitStack() as silent:
+        for _number in range(300):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+        answer = asked(port, f"/{SECRET}/")
+        assert (answer.status, answer.read()) == (200, b"<!doctype html>first")
+        deadline = time.monotonic() + 30
+        while threading.active_count() > before + MOST_STRANGERS and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert threading.active_count() <= before + MOST_STRANGERS
+        # A browser that is here stays.
+        one.set("<!doctype html>second")
+        assert browser.fp.readline() == b": hello\n"
+        while (line := browser.fp.readline()) in (b"\n", b": beat\n"):
+            pass
+        assert line == b"data: new\n"
 
 
 def test_the_page(live: tuple[Live, int]) -> None:

@@ -95,7 +95,14 @@ def _again(config: Config) -> int:
     if pid is None:
         print(f"no agent looks after {config.run} here", file=sys.stderr)
         return 1
-    os.kill(pid, signal.SIGUSR1)
+    try:
+        os.kill(pid, signal.SIGUSR1)
+    except PermissionError:
+        print(f"the agent is root's: sudo tpu-fleet-run again {config.run}", file=sys.stderr)
+        return 2
+    except ProcessLookupError:
+        print(f"no agent looks after {config.run} here", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -42,6 +42,25 @@ def test_one_that_is_gone_is_none(tmp_path: Path) -> None:
     assert command(tmp_path, os.getpid(), worker=1)("again") == 2
 
 
+def test_another_user_is_told_to_use_sudo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with subprocess.Popen(AGENT, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            ask = command(tmp_path, process.pid)
+            monkeypatch.setattr(os, "kill", refuse)
+            assert ask("again") == 2
+        finally:
+            monkeypatch.undo()
+            process.kill()
+    assert capsys.readouterr().err == "the agent is root's: sudo tpu-fleet-run again demo\n"
+
+
 def command(folder: Path, pid: int, worker: int = 0) -> Callable[[str], int]:
     """Return the commands of a run whose status names an agent."""
     public = {

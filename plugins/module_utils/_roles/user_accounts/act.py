@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from ..._host.as_user import UserError, as_user, give_folder, refuse_foreign
+from ..._host.shared_places import take_folder
 from ..._host.state import write_atomically
 from ..._host.work import Failed, Run
 from .plan import Step
@@ -36,6 +37,9 @@ def carry_out(step: Step, run: Run, archive_dir: str) -> None:
         make_home(step.path, step.owner)
     elif step.work == "mode":
         set_mode(step.path, step.owner, step.mode)
+    elif step.work == "take":
+        owner = pwd.getpwnam(step.owner)
+        take_folder(Path(step.path), owner.pw_uid, owner.pw_gid)
     elif step.work == "archive":
         archive(step.path, step.owner, Path(archive_dir), run)
     elif step.work == "delete":

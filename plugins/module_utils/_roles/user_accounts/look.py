@@ -16,9 +16,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..._host.as_user import UserError, read_as
+from ..._host.shared_places import is_folder_of, tmux_folder
 from ..._host.state import as_json, read_text, write_atomically
 from ..._host.work import Run
-from .plan import ABSENT, KEYS_FILE, PRESENT, SUDOERS, Account, Group, Home, Host, Process, User
+from .plan import (
+    ABSENT,
+    KEYS_FILE,
+    PRESENT,
+    SUDOERS,
+    TMPFILES,
+    Account,
+    Group,
+    Home,
+    Host,
+    Process,
+    User,
+)
 
 RECORD = Path("/var/lib/tpu-fleet/accounts.json")
 RUNS = Path("/etc/tpu-fleet/runs")
@@ -31,6 +44,9 @@ def look(users: list[User], archive_dir: str, coming_shells: Iterable[str] = ())
     processes = _processes()
     recorded = _recorded()
     homes, files = {}, {}
+    tmpfiles = read_text(TMPFILES)
+    if tmpfiles is not None:
+        files[TMPFILES] = tmpfiles
     names = {user.name: user for user in users}
     for name in {*names, *recorded}:
         account, user = accounts.get(name), names.get(name)
@@ -52,6 +68,9 @@ def look(users: list[User], archive_dir: str, coming_shells: Iterable[str] = ())
         files=files,
         processes=processes,
         homes=homes,
+        tmux_owners=frozenset(
+            user.uid for user in users if is_folder_of(Path(tmux_folder(user.uid)), user.uid)
+        ),
         foreign_names=_foreign_names(users, accounts),
         foreign_uids=_foreign_uids(users, accounts),
         runs=_runs(),

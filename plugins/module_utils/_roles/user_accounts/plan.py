@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..._host.shared_places import tmux_folder
 from .rules import check_user_accounts
 
 # Beside authorized_keys, which users and the cloud's guest agent write. The sshd of Debian and
 # Ubuntu reads both.
 KEYS_FILE = ".ssh/authorized_keys2"
 SUDOERS = "/etc/sudoers.d/tpu-fleet-"
+# With it, systemd creates each user's folder of tmux at boot, before a user can log in.
+TMPFILES = "/etc/tmpfiles.d/tpu-fleet-users.conf"
 # The day, counted from 1970, on which an account locked by this role expired. Others are foreign.
 LOCKED_DAY = 1
 GUEST_AGENT_GROUP = "google-sudoers"
@@ -128,6 +131,8 @@ class Host:
     processes: Mapping[int, tuple[Process, ...]] = field(default_factory=dict)
     # Homes of declared users, by path; a home that does not exist is missing.
     homes: Mapping[str, Home] = field(default_factory=dict)
+    # Uids whose user owns the folder in /tmp where tmux has the user's sockets.
+    tmux_owners: frozenset[int] = frozenset()
     # Names and uids from a directory such as OS Login, which this host cannot change.
     foreign_names: Mapping[str, int] = field(default_factory=dict)
     foreign_uids: Mapping[int, str] = field(default_factory=dict)
@@ -155,7 +160,8 @@ class Step:
     mode: int = 0o600
     # (folder, old uid, new uid, old gid, new gid)
     renumber: tuple[str, int, int, int, int] | None = None
-    # Done to the folder `path`: make, mode, archive, delete, or wait until `owner` runs no process.
+    # Done to the folder `path`: make, mode, take, archive, delete, or wait until `owner` runs no
+    # process.
     work: str = ""
 
 
@@ -208,6 +214,23 @@ def sudoers_content(user: User) -> str | None:
         return None
     commands = "ALL" if isinstance(user.sudo, str) else ", ".join(user.sudo)
     return f"# Managed by tpu.fleet.\n{user.name} ALL=(ALL:ALL) NOPASSWD: {commands}\n"
+
+
+def tmpfiles_content(users: Iterable[User], host: Host) -> str | None:
+    """Return what systemd-tmpfiles creates at each boot; None without users.
+
+    The runs of a locked user continue.
+    """
+    lines = []
+    for user in users:
+        account = host.accounts.get(user.name)
+        uid, gid = user.uid, user.gid
+        if user.fate == LOCKED and account is not None:
+            uid, gid = account.uid, account.gid
+        if user.fate == PRESENT or (user.fate == LOCKED and account is not None):
+            lines.append(f"d {tmux_folder(uid)} 0700 {uid} {gid} - -\n")
+    head = "# Managed by tpu.fleet: another user could take these names first.\n"
+    return head + "".join(lines) if lines else None
 
 
 def host_problems(users: list[User], groups: Mapping[str, int], host: Host) -> list[str]:
@@ -432,6 +455,10 @@ def plan(users: list[User], groups: Mapping[str, int], host: Host) -> list[Step]
         steps += _account(user, managed, host)
         steps += _file(keys_path(user), keys_content(user), user.name, 0o600, host)
         steps += _file(SUDOERS + user.name, sudoers_content(user), "root", 0o440, host)
+        if user.uid not in host.tmux_owners:
+            folder = tmux_folder(user.uid)
+            steps.append(Step(f"make {folder}", path=folder, owner=user.name, work="take"))
+    steps += _file(TMPFILES, tmpfiles_content(users, host), "root", 0o644, host)
     return steps
 
 

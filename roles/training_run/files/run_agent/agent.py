@@ -28,7 +28,14 @@ from . import (
     wire,
 )
 from .config import Config, load
-from .gang_state import GATHERING, STOPPING, TOLD_TO_STOP, Report
+from .gang_state import (
+    GATHERING,
+    INFRASTRUCTURE_CAUSES,
+    PORT_TAKEN,
+    STOPPING,
+    TOLD_TO_STOP,
+    Report,
+)
 from .hand import CannotReach, Glance, Hand
 from .hang import HangNote
 from .journal import Journal
@@ -273,8 +280,13 @@ class Agent:
         cause = self.memory.cause
         if self.signalled is not None and not self.memory.fenced:
             cause = self.cause
-        self.memory = status.ended(self.memory, cause, time.time())
-        self.tail = [] if self.memory.exit_code == 0 else self.journal.tail()
+        failed = self.memory.exit_code != 0
+        # Also where it was stopped because another worker's program failed for the same reason.
+        look = failed and cause not in INFRASTRUCTURE_CAUSES
+        taken = self.readiness.strangers_port() if look else ""
+        cause = PORT_TAKEN if taken else cause
+        self.memory = status.ended(self.memory, cause, time.time(), note=taken)
+        self.tail = [taken] if taken else self.journal.tail() if failed else []
         self.signalled, self.cause, self.adrift = None, "", False
         self.hang.forget()
         self.readiness.forget()
@@ -350,6 +362,7 @@ class Agent:
             env = {**self.secrets.take(), **self.config.env}
             owner = order.token.partition(" ")[0]
             config = replace(self.config, env=env)
+            self.readiness.take_chips()
             terminal.start(config, self.hand, order.run_id, order.attempt, owner)
         except (terminal.CannotStart, secrets.CannotGet, OSError) as error:
             self.memory = status.not_begun(self.memory, str(error), time.time())

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, List
 
+from . import shared_places
+
 LOCK_FILE = "tmp/libtpu_lockfile"
 
 
@@ -67,15 +69,14 @@ def holders(root: Path = Path("/")) -> List[Holder]:
 
 
 def obstacle(root: Path = Path("/")) -> str:
-    """Say who is in the way of a start; empty when nobody is. Clears a stale lock file away."""
-    found = holders(root)
-    if found:
-        return "; ".join(str(holder) for holder in found)
-    lock = root / LOCK_FILE
-    try:
-        lock.unlink()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return f"/{LOCK_FILE} is stale and cannot be removed: {error.strerror}"
-    return ""
+    """Return which processes are in the way of a start; empty without any."""
+    return "; ".join(str(holder) for holder in holders(root))
+
+
+def give_lock_file(root: Path, uid: int, gid: int) -> None:
+    """Give libtpu's lock file to the user whose program is about to take the chips.
+
+    libtpu locks the file, which may exist. Of another user it could not be opened, and in the place
+    of a missing one any user could create a folder.
+    """
+    shared_places.take_file(root / LOCK_FILE, uid, gid)

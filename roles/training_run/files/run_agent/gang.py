@@ -18,7 +18,7 @@ from typing import List
 
 from .durations import long
 from .gang_state import GATHERING, STOPPING, Gang, Policy, Reports
-from .reports import absent, crash, done, silence, trouble, unaware, unequal
+from .reports import absent, crash, done, obstructed, silence, trouble, unaware, unequal
 from .run_states import ENDED, FAILED, RUNNING, SUCCEEDED
 
 
@@ -35,6 +35,7 @@ def redefine(gang: Gang, definition: str, new_run_id: str) -> Gang:
         infrastructure=True,
         reason="the definition changed",
         failures=[],
+        obstructed=0,
         not_before=0.0,
         hung=0.0,
         final=False,
@@ -50,6 +51,7 @@ def again(gang: Gang, owner: str) -> Gang:
         phase=GATHERING,
         reason="asked to try again",
         failures=[],
+        obstructed=0,
         not_before=0.0,
         final=False,
         owner=owner,
@@ -100,7 +102,7 @@ def _while_running(gang: Gang, reports: Reports, policy: Policy) -> Gang:
         for text in trouble(worker, gang, reports, policy)
     ]
     if troubles:
-        return replace(gang, phase=STOPPING, infrastructure=True, reason=troubles[0])
+        return _interrupted(gang, reports, troubles[0])
     for worker in range(policy.workers):
         for text in crash(gang, reports.get(worker)):
             return _failed_once(gang, reports, worker, text, policy)
@@ -108,9 +110,20 @@ def _while_running(gang: Gang, reports: Reports, policy: Policy) -> Gang:
     if policy.hang_seconds and quiet >= policy.hang_seconds:
         text = f"no output, no newer checkpoint and no progress for {long(quiet)}"
         return replace(
-            gang, phase=STOPPING, infrastructure=False, reason=f"hung: {text}", hung=quiet, tail=[]
+            gang,
+            phase=STOPPING,
+            infrastructure=False,
+            obstructed=0,
+            reason=f"hung: {text}",
+            hung=quiet,
+            tail=[],
         )
     return _ask_to_save(gang, reports)
+
+
+def _interrupted(gang: Gang, reports: Reports, reason: str) -> Gang:
+    number = gang.obstructed + 1 if obstructed(gang, reports) else 0
+    return replace(gang, phase=STOPPING, infrastructure=True, reason=reason, obstructed=number)
 
 
 def _failed_once(gang: Gang, reports: Reports, worker: int, text: str, policy: Policy) -> Gang:
@@ -120,6 +133,7 @@ def _failed_once(gang: Gang, reports: Reports, worker: int, text: str, policy: P
         gang,
         phase=STOPPING,
         infrastructure=False,
+        obstructed=0,
         reason=f"{text}, which is not tried again" if final else text,
         final=final,
         failed_worker=worker,
@@ -140,14 +154,21 @@ def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) ->
     if not gang.infrastructure:
         late = [t for w in range(policy.workers) for t in trouble(w, gang, reports, policy)]
         if late:
-            gang = replace(gang, infrastructure=True, reason=late[0])
+            gang = _interrupted(gang, reports, late[0])
     if absent(reports, policy) or not all(report.idle for report, _age in reports.values()):
         return gang
     if unaware(gang, reports, policy):
         return gang
     gang = replace(gang, hung=0.0)
     if gang.infrastructure:
-        return replace(gang, phase=GATHERING, restarts=gang.restarts + 1, final=False)
+        pause = _pause(gang.obstructed, policy)
+        return replace(
+            gang,
+            phase=GATHERING,
+            restarts=gang.restarts + 1,
+            final=False,
+            not_before=now + pause if pause else gang.not_before,
+        )
     if gang.final:
         return replace(gang, phase=FAILED)
     window = policy.failure_window
@@ -155,14 +176,20 @@ def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) ->
     if len(failures) > policy.retries:
         text = f"{len(failures)} failures in {long(window)}, the last: {gang.reason}"
         return replace(gang, phase=FAILED, failures=failures, reason=text)
-    delay = min(policy.restart_delay * 2 ** (len(failures) - 1), policy.restart_delay_max)
     return replace(
         gang,
         phase=GATHERING,
         failures=failures,
         restarts=gang.restarts + 1,
-        not_before=now + delay,
+        not_before=now + _pause(len(failures), policy),
     )
+
+
+def _pause(times: int, policy: Policy) -> float:
+    """Return the seconds before the next attempt, after so many that ended in the same way."""
+    if not times:
+        return 0.0
+    return min(policy.restart_delay * 2 ** min(times - 1, 30), policy.restart_delay_max)
 
 
 def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -> Gang:

@@ -12,7 +12,19 @@ GATHERING, STOPPING = "gathering", "stopping"
 PHASES = (GATHERING, RUNNING, STOPPING, SUCCEEDED, FAILED)
 TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
 HUNG, FENCED, ADRIFT = "hung", "fenced", "lost its terminal"
-INFRASTRUCTURE_CAUSES = (TOLD_TO_STOP, LEADER_LOST, REBOOTED, FENCED, ADRIFT)
+NOT_STARTED, PORT_TAKEN = "could not be started", "its port was taken"
+INFRASTRUCTURE_CAUSES = (
+    TOLD_TO_STOP,
+    LEADER_LOST,
+    REBOOTED,
+    FENCED,
+    ADRIFT,
+    NOT_STARTED,
+    PORT_TAKEN,
+)
+# What another process on the machine can bring about again at once: such an attempt is no failure
+# of the program, and the next one comes later each time.
+OBSTRUCTED = (NOT_STARTED, PORT_TAKEN)
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Gang:
     reason: str = ""
     failures: List[float] = field(default_factory=list)
     restarts: int = 0
+    obstructed: int = 0  # attempts in a row that something on a machine prevented
     not_before: float = 0.0
     boots: Dict[str, str] = field(default_factory=dict)
     owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])  # this gang, no other

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Dict, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from . import devices, preparation, processes, secrets, terminal
+from . import devices, listeners, preparation, processes, secrets, terminal
 from .config import Config
 from .gang_state import GATHERING
 from .hand import Hand
@@ -71,6 +71,35 @@ class Readiness:
     def error(self) -> str:
         """Return what is wrong with the queue; empty when nothing is."""
         return self._turns.error if self._turns else ""
+
+    def take_chips(self) -> None:
+        """Have libtpu's lock file belong to the run's user; raise CannotStart if chips are held."""
+        if not self._needs_tpu:
+            return
+        root = self._config.paths.root
+        held = devices.obstacle(root)
+        if held:
+            raise terminal.CannotStart(held)
+        account = terminal.account_of(self._config.user)
+        devices.give_lock_file(root, account.pw_uid, account.pw_gid)
+
+    def strangers_port(self) -> str:
+        """Say which other user's process has a port that the program needs; empty if none has."""
+        uid = terminal.uid_of(self._config.user)
+        for what, port in self._ports():
+            found = listeners.taken(port)
+            if found is not None and found[1] != uid:
+                return f"port {port} ({what}) is held by {found[0]}"
+        return ""
+
+    def _ports(self) -> List[Tuple[str, int]]:
+        """Return the ports on which the programs of several workers expect this one to listen."""
+        config, found = self._config, []
+        if config.leader and config.workers > 1:
+            found.append(("TPU_FLEET_COORDINATOR", config.coordinator_port))
+        if config.place[1] == 0 and config.slices:
+            found.append(("MEGASCALE_PORT", config.megascale_port))
+        return found
 
     def forget(self) -> None:
         """Look at everything anew before the next start."""
@@ -154,6 +183,10 @@ class Readiness:
             terminal.check(self._config, self._hand)
         except terminal.CannotStart as error:
             return str(error)
+        for what, port in self._ports():
+            found = listeners.taken(port)
+            if found is not None:
+                return f"port {port} ({what}) is held by {found[0]}"
         # While another run has its turn, its program holds the chips by right.
         if self._needs_tpu and not queued:
             held = devices.obstacle(self._config.paths.root)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-from .gang_state import INFRASTRUCTURE_CAUSES, Gang, Policy, Report, Reports
+from .gang_state import INFRASTRUCTURE_CAUSES, OBSTRUCTED, Gang, Policy, Report, Reports
 
 Seen = Optional[Tuple[Report, float]]
 
@@ -60,8 +60,17 @@ def trouble(worker: int, gang: Gang, reports: Reports, policy: Policy) -> List[s
     if report.boot_id != gang.boots.get(str(worker), report.boot_id):
         return [f"worker {worker} rebooted"]
     if report.last_started == gang.attempt and report.cause in INFRASTRUCTURE_CAUSES:
-        return [f"worker {worker}: {report.cause}"]
+        why = f": {report.tail[-1]}" if report.cause in OBSTRUCTED and report.tail else ""
+        return [f"worker {worker}: {report.cause}{why}"]
     return []
+
+
+def obstructed(gang: Gang, reports: Reports) -> bool:
+    """Say whether something on a machine prevented the attempt."""
+    return any(
+        report.last_started == gang.attempt and report.cause in OBSTRUCTED
+        for report, _age in reports.values()
+    )
 
 
 def done(gang: Gang, seen: Seen) -> bool:

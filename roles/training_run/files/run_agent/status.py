@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
 from . import notify
 from .config import Config
-from .gang_state import ADRIFT, FENCED, REBOOTED
+from .gang_state import ADRIFT, FENCED, NOT_STARTED, REBOOTED
 from .member import Order
 from .run_states import ENDED
 
@@ -152,7 +152,7 @@ def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str =
 
 def not_begun(memory: Memory, why: str, now: float) -> Memory:
     """Note that an attempt could not be started at all."""
-    return ended(replace(memory, exit_code=127, end=now), "", now, note=why)
+    return ended(replace(memory, exit_code=127, end=now), NOT_STARTED, now, note=why)
 
 
 def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
@@ -164,7 +164,7 @@ def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
         "end": end,
         "exit_code": memory.exit_code,
         "signal": memory.signal,
-        "cause": cause or note,
+        "cause": note or cause,
         "first_step": memory.first_step,
         "step": step_of_attempt(memory),
     }

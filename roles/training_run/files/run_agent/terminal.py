@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from . import as_user, environment, fence, notify, processes, store
+from . import as_user, environment, fence, notify, processes, shared_places, store
 from .config import Config
 from .hand import Hand
 
@@ -31,7 +31,7 @@ class CannotStart(Exception):
     """The program could not be started, and why."""
 
 
-def _account(user: str) -> pwd.struct_passwd:
+def account_of(user: str) -> pwd.struct_passwd:
     account = as_user.account_of(user)
     if account is None:
         raise CannotStart(f"there is no user {user!r} on this host")
@@ -46,6 +46,8 @@ def uid_of(user: str) -> Optional[int]:
 
 def check(config: Config, hand: Hand) -> None:
     """Raise CannotStart when something is in the way of a start."""
+    if os.geteuid() == 0:
+        take_tmux_folder(config)
     if _session_owner(config) == "theirs":
         raise CannotStart(
             f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
@@ -58,7 +60,7 @@ def check(config: Config, hand: Hand) -> None:
 
 def workdir(config: Config, hand: Hand) -> str:
     """Return the folder to start in; a link is followed once, so that a switch disturbs nobody."""
-    wanted = config.workdir or _account(config.user).pw_dir
+    wanted = config.workdir or account_of(config.user).pw_dir
     found = hand.real_folder(wanted)
     if not found:
         raise CannotStart(f"the working folder {wanted} is not there, or does not answer")
@@ -78,16 +80,26 @@ def resolved(config: Config, hand: Hand) -> Config:
 
 def user_environment(user: str) -> Dict[str, str]:
     """Return the environment that programs of a user begin with."""
-    result = as_user.environment_of(_account(user))
+    result = as_user.environment_of(account_of(user))
     if "TMUX_TMPDIR" in os.environ:
         result["TMUX_TMPDIR"] = os.environ["TMUX_TMPDIR"]
     return result
 
 
+def take_tmux_folder(config: Config) -> None:
+    """Create the folder of tmux for the run's user, before another user does."""
+    owner = account_of(config.user)
+    base = Path(os.environ.get("TMUX_TMPDIR", "/tmp"))  # noqa: S108 - tmux's own choice
+    try:
+        shared_places.take_folder(base / f"tmux-{owner.pw_uid}", owner.pw_uid, owner.pw_gid)
+    except OSError as error:
+        raise CannotStart(f"{base}/tmux-{owner.pw_uid} cannot be made: {error.strerror}") from None
+
+
 def _tmux(user: str, *arguments: str) -> as_user.Done:
     try:
         return as_user.run_as(
-            _account(user),
+            account_of(user),
             ["/usr/bin/tmux", *arguments],
             user_environment(user),
             seconds=20.0,
@@ -115,7 +127,7 @@ def _session_owner(config: Config) -> str:
 
 def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> None:
     """Start an attempt; its parent process writes program.json and result.json."""
-    account = _account(config.user)
+    account = account_of(config.user)
     check(config, hand)
     if _session_owner(config):
         _tmux(config.user, "kill-session", "-t", f"={config.run}")
@@ -210,7 +222,7 @@ def prepare_folders(config: Config) -> Path:
     folder = config.paths.user
     folder.mkdir(exist_ok=True, mode=0o700)
     if os.geteuid() == 0:
-        account = _account(config.user)
+        account = account_of(config.user)
         config.paths.runtime.chmod(0o711)  # the user passes through
         os.chown(str(folder), account.pw_uid, account.pw_gid)
     prepare_log_folder(config)
@@ -255,7 +267,7 @@ def prepare_log_folder(config: Config) -> None:
 def _give(folder: Path, user: str, readers: str = "") -> None:
     """Make a folder below one of root's for a user, into which nobody else gets but a group."""
     with contextlib.suppress(OSError):  # a full disk; the user's own part will tell
-        account = _account(user)
+        account = account_of(user)
         if folder.exists():
             if os.geteuid() == 0 and _only_below_roots(folder):
                 _close(folder, account, readers)

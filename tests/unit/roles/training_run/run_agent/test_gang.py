@@ -13,6 +13,8 @@ from run_agent.gang_state import (
     FENCED,
     GATHERING,
     LEADER_LOST,
+    NOT_STARTED,
+    PORT_TAKEN,
     RUNNING,
     STOPPING,
     SUCCEEDED,
@@ -79,6 +81,39 @@ def test_while_running(
 ) -> None:
     state = after(AT_WORK, report(0, **first), report(1, **second))
     assert (state.phase, state.infrastructure, state.reason) == (phase, infrastructure, reason)
+
+
+OBSTRUCTED: dict[str, Any] = {
+    **CRASHED,
+    "exit_code": 127,
+    "cause": NOT_STARTED,
+    "tail": ["tmux: no"],
+}
+
+
+@pytest.mark.parametrize("cause", [NOT_STARTED, PORT_TAKEN])
+def test_what_a_machine_prevents_is_no_failure_and_comes_later_each_time(cause: str) -> None:
+    state, pauses = AT_WORK, []
+    for _time in range(8):
+        state = after(state, report(0, **{**OBSTRUCTED, "cause": cause}), report(1))
+        assert (state.phase, state.reason) == (STOPPING, f"worker 0: {cause}: tmux: no")
+        state = after(state, report(0, **{**OBSTRUCTED, "cause": cause}), report(1, **CRASHED))
+        assert (state.phase, state.failures) == (GATHERING, [])
+        pauses.append(state.not_before - 1000)
+        state = replace(state, phase=RUNNING)
+    assert pauses == [2, 4, 8, 16, 32, 60, 60, 60]
+    # One that began counts as before.
+    state = after(state, report(0, **CRASHED), report(1))
+    state = after(state, report(0, **CRASHED), report(1, **CRASHED))
+    assert (state.obstructed, len(state.failures), state.not_before) == (0, 1, 1002)
+
+
+def test_that_a_machine_prevented_it_may_be_known_late() -> None:
+    """Worker 1 fails first, because what listens on worker 0 is not the program."""
+    state = after(AT_WORK, report(0), report(1, **CRASHED))
+    assert (state.phase, state.infrastructure) == (STOPPING, False)
+    state = after(state, report(0, **{**CRASHED, "cause": PORT_TAKEN}), report(1, **CRASHED))
+    assert (state.phase, state.failures, state.obstructed) == (GATHERING, [], 1)
 
 
 def test_silence_is_loss() -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pwd
+import stat
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -193,10 +194,31 @@ def test_a_held_chip_is_reported_and_its_lock_left_alone(host: Path, device: str
     assert (host / "tmp/libtpu_lockfile").exists()
 
 
-def test_a_stale_lock_goes(host: Path) -> None:
+@pytest.mark.parametrize("left", ["file", "folder", "link", "nothing"])
+def test_the_lock_file_is_the_users_whatever_was_there(host: Path, left: str) -> None:
     (host / "proc/77/fd/5").symlink_to("/dev/null")
     assert devices.obstacle(host) == ""
-    assert not (host / "tmp/libtpu_lockfile").exists()
+    lock, precious = host / "tmp/libtpu_lockfile", host / "precious"
+    precious.write_text("kept")
+    if left != "file":
+        lock.unlink()
+    if left == "folder":
+        (lock / "deep").mkdir(parents=True)
+    elif left == "link":
+        lock.symlink_to(precious)
+    devices.give_lock_file(host, 2002, 2003)
+    seen = lock.lstat()
+    assert (stat.S_ISREG(seen.st_mode), seen.st_uid, seen.st_gid, seen.st_size) == (
+        True,
+        2002,
+        2003,
+        0,
+    )
+    assert (precious.read_text(), precious.stat().st_uid) == ("kept", os.getuid())
+    moved = list((host / "tmp").glob(".libtpu_lockfile-moved-away-*"))
+    assert [
+        (one.stat().st_mode & 0o777, (one / "libtpu_lockfile/deep").is_dir()) for one in moved
+    ] == ([(0o700, True)] if left == "folder" else [])
 
 
 def test_a_log_rotates_at_whole_lines(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts.loo
     settings_problems,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts.plan import (
+    TMPFILES,
     Account,
     Group,
     Home,
     Host,
     Process,
+    Step,
     User,
     declared_problems,
     dropped,
@@ -24,6 +26,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts.pla
     plan,
     record_of,
     sudoers_content,
+    tmpfiles_content,
     warnings,
 )
 
@@ -68,18 +71,57 @@ def with_alice(
             "alice": account or Account(2001, 2001, "/home/alice", "/bin/bash"),
         },
         "groups": {**base.groups, "alice": Group(2001), "docker": Group(998, members)},
-        "files": {"/home/alice/.ssh/authorized_keys2": keys_content(user())},
+        "files": {
+            "/home/alice/.ssh/authorized_keys2": keys_content(user()),
+            TMPFILES: str(tmpfiles_content([user()], base)),
+        },
+        "tmux_owners": frozenset({2001}),
         "homes": {"/home/alice": Home(uid=2001)},
     }
     return host(**{**values, **changes})
 
 
 def summaries(users: list[User], seen: Host, groups: dict[str, int] | None = None) -> list[str]:
-    return [step.summary for step in plan(users, groups or {}, seen)]
+    return [step.summary for step in planned(users, seen, groups)]
+
+
+def planned(users: list[User], seen: Host, groups: dict[str, int] | None = None) -> list[Step]:
+    """Return the steps, without those of names in /tmp, which have a test of their own."""
+    steps = plan(users, groups or {}, seen)
+    return [step for step in steps if step.path != TMPFILES and step.work != "take"]
+
+
+def test_each_user_has_the_folder_of_tmux_before_another_user_takes_the_name() -> None:
+    def steps(users: list[User], seen: Host) -> list[tuple[str, str | None]]:
+        found = plan(users, {}, seen)
+        return [
+            (step.summary, step.content)
+            for step in found
+            if step.path == TMPFILES or step.work == "take"
+        ]
+
+    bob = User.from_declared({"name": "bob", "uid": 2002, "gid": 2102}, "pair")
+    line = "d /tmp/tmux-2001 0700 2001 2001 - -\n"
+    head = "# Managed by tpu.fleet: another user could take these names first.\n"
+    assert steps([user(), bob], host()) == [
+        ("make /tmp/tmux-2001", None),
+        ("make /tmp/tmux-2002", None),
+        (f"write {TMPFILES}", f"{head}{line}d /tmp/tmux-2002 0700 2002 2102 - -\n"),
+    ]
+    assert steps([user()], with_alice()) == []
+    # Another user has the name, or alice has another number.
+    assert steps([user()], with_alice(tmux_owners=frozenset())) == [("make /tmp/tmux-2001", None)]
+    assert [one for one, _text in steps([user(uid=2005)], with_alice())] == [
+        "make /tmp/tmux-2005",
+        f"change {TMPFILES}",
+    ]
+    # The runs of a locked user continue; who is removed leaves nothing.
+    assert steps([user(slices=["other"])], with_alice()) == []
+    assert steps([user(state="absent")], with_alice()) == [(f"remove {TMPFILES}", None)]
 
 
 def test_a_new_user_is_made_with_fixed_numbers_and_no_password() -> None:
-    steps = plan([user(keys=[KEY], sudo="all", groups=["docker"])], {}, host())
+    steps = planned([user(keys=[KEY], sudo="all", groups=["docker"])], host())
     assert [step.summary for step in steps] == [
         "add group alice (2001)",
         "add user alice (2001)",
@@ -181,7 +223,7 @@ def test_what_becomes_of_the_home_is_as_declared(
 ) -> None:
     users = [user(state="absent", home_on_removal=mode)]
     assert host_problems(users, {}, seen) == []
-    steps = [step for step in plan(users, {}, seen) if "authorized_keys2" not in step.summary]
+    steps = [step for step in planned(users, seen) if "authorized_keys2" not in step.summary]
     assert [step.summary for step in steps] == expected
     assert not any("--remove" in step.argv for step in steps)
 
@@ -243,7 +285,7 @@ def test_an_end_that_somebody_else_set_stays() -> None:
 
 def test_a_password_is_taken_away() -> None:
     seen = with_alice(Account(2001, 2001, "/home/alice", "/bin/bash", password=True))
-    steps = plan([user()], {}, seen)
+    steps = planned([user()], seen)
     assert [step.argv for step in steps] == [("usermod", "--password", "*", "alice")]
 
 

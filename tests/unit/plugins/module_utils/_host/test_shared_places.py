@@ -1,0 +1,46 @@
+"""Names in /tmp: they become the user's, whatever another user put there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host import shared_places
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(one.name.rpartition("-")[0] or one.name for one in folder.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["nothing", "file", "link", "pipe"])
+def test_a_folder_is_made(tmp_path: Path, kind: str) -> None:
+    place, precious = tmp_path / "tmux", tmp_path / "precious"
+    precious.mkdir()
+    if kind == "file":
+        place.write_text("hers")
+    elif kind == "link":
+        place.symlink_to(precious)
+    elif kind == "pipe":
+        os.mkfifo(place)
+    shared_places.take_folder(place, os.getuid(), os.getgid())
+    assert shared_places.is_folder_of(place, os.getuid())
+    assert place.stat().st_mode & 0o7777 == 0o700
+    moved = [] if kind == "nothing" else [".tmux-moved-away"]
+    assert left(tmp_path) == [*moved, "precious", "tmux"]
+    for one in tmp_path.glob(".tmux-moved-away-*"):
+        assert (one.stat().st_mode & 0o777, len(list(one.iterdir()))) == (0o700, 1)
+
+
+def test_a_folder_of_the_user_is_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "tmux"
+    place.mkdir(mode=0o750)
+    (place / "default").touch()
+    shared_places.take_folder(place, os.getuid(), os.getgid())
+    assert (place / "default").exists()
+    assert left(tmp_path) == ["tmux"]
+
+
+def test_a_folder_of_another_user_is_not_hers(tmp_path: Path) -> None:
+    assert not shared_places.is_folder_of(tmp_path, os.getuid() + 1)
+    assert not shared_places.is_folder_of(tmp_path / "missing", os.getuid())

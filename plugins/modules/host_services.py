@@ -93,6 +93,14 @@ options:
         description: Whether it is an error when it listens on any other address.
         type: bool
         default: true
+      proxied:
+        description:
+          - Whether systemd listens on O(services[].port) of the loopback addresses, before any
+            user's program runs, and passes connections on to the UNIX socket
+            C(/run/tpu-fleet/NAME/http), on which the program listens.
+          - If another process has the port, that is an error, and a generated token is replaced.
+        type: bool
+        default: false
       venv:
         description: Python environment that it runs in.
         type: str
@@ -206,7 +214,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._host.as_user import UserError
 from ..module_utils._host.services import SERVICES_DIR, UNIT_DIR
 from ..module_utils._host.services_act import note_start, prepared, remove, start, wait_for
-from ..module_utils._host.services_look import described, differences, look, properties, stale
+from ..module_utils._host.services_look import (
+    described,
+    differences,
+    look,
+    properties,
+    stale,
+    units_of,
+)
 from ..module_utils._host.work import Failed
 
 SPEC: dict[str, Any] = {
@@ -224,6 +239,7 @@ SPEC: dict[str, Any] = {
     "address": {"type": "str", "default": "127.0.0.1"},
     "port": {"type": "int", "default": 0},
     "loopback_only": {"type": "bool", "default": True},
+    "proxied": {"type": "bool", "default": False},
     "venv": {"type": "str", "default": ""},
     "restart_on_upgrade": {"type": "bool", "default": False},
     "enabled": {"type": "bool", "default": True},
@@ -271,9 +287,9 @@ def main() -> None:
     tokens = module.params["tokens"]
     entries, problems = described(role, module.params["services"], tokens)
     try:
-        facts = properties([entry.service.unit for entry in entries])
+        facts = properties(units_of(entries))
         for entry in entries:
-            look(entry, facts.get(entry.service.unit, {}))
+            look(entry, facts)
         gone = stale(role, {params["name"] for params in module.params["services"]})
         found = differences(entries, gone)
         result = {

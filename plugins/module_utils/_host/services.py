@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,10 @@ SERVICES_DIR = "/etc/tpu-fleet/services"
 STATE_DIR = "/var/lib/tpu-fleet/services"
 SECRETS_DIR = "/etc/tpu-fleet/secrets"
 FETCHED_DIR = "/run/tpu-fleet/secrets"
+RUNTIME_DIR = "/run/tpu-fleet"
+# Temporary files of services. A folder below /run cannot be used, because nothing there may be
+# executed, and compilers and frameworks load libraries from their temporary files.
+TEMPORARY_DIR = "/var/lib/tpu-fleet/tmp"
 
 # These take no right from a program that its user has, and do not change its view of the file
 # system: it sees disks and shares that are mounted later, and the TPU's devices.
@@ -50,6 +54,8 @@ class Service:
     address: str = "127.0.0.1"
     port: int = 0
     loopback_only: bool = True
+    # Whether systemd listens on the port, and the program on a socket in its own folder.
+    proxied: bool = False
     venv: str = ""
     restart_on_upgrade: bool = False
     enabled: bool = True
@@ -65,6 +71,26 @@ class Service:
         """Return the name of the unit that fetches its secrets from Google; empty without any."""
         return f"tpu-fleet-secrets-{self.name}.service" if self.fetched else ""
 
+    @property
+    def port_unit(self) -> str:
+        """Return the name of the socket unit that listens on its port; empty without one."""
+        return f"tpu-fleet-port-{self.name}.socket" if self.proxied else ""
+
+    @property
+    def proxy_unit(self) -> str:
+        """Return the name of the unit that passes connections on; empty without one."""
+        return f"tpu-fleet-port-{self.name}.service" if self.proxied else ""
+
+    @property
+    def socket(self) -> str:
+        """Return the UNIX socket on which the program listens; empty if it listens on its port."""
+        return socket_of(self.name) if self.proxied else ""
+
+    @property
+    def temporary(self) -> str:
+        """Return the folder of its temporary files, which only its user can enter."""
+        return f"{TEMPORARY_DIR}/{self.name}"
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -72,9 +98,16 @@ class Seen:
 
     active: str = "inactive"
     enabled: bool = False
+    # Whether systemd listens on its port; of a service without a socket unit, false.
+    listening: bool = False
     # A description of what it was started with, and of what it would be started with now.
     started_with: Mapping[str, Any] = field(default_factory=dict)
     now_with: Mapping[str, Any] = field(default_factory=dict)
+
+
+def socket_of(name: str) -> str:
+    """Return the UNIX socket of a service, in the folder that only its user can enter."""
+    return f"{RUNTIME_DIR}/{name}/http"
 
 
 def quoted(word: str) -> str:
@@ -103,6 +136,8 @@ def unit_text(service: Service) -> str:
         "[Service]",
         f"User={service.user}",
         f"WorkingDirectory={service.workdir.replace('%', '%%')}",
+        # In /tmp another user could create what a program is about to open there.
+        f"Environment={assigned('TMPDIR', service.temporary)}",
     ]
     lines += [
         f"Environment={assigned(name, str(value))}"
@@ -113,6 +148,9 @@ def unit_text(service: Service) -> str:
     lines += [
         f"EnvironmentFile={FETCHED_DIR}/{service.name}/{name}.env" for name in service.fetched
     ]
+    # Whatever used its temporary files has ended.
+    before = [["/usr/bin/find", service.temporary, "-mindepth", "1", "-delete"]]
+    lines += [f"ExecStartPre=-{' '.join(quoted(word) for word in words)}" for words in before]
     lines += [
         f"ExecStartPre={' '.join(quoted(word) for word in words)}" for words in service.before_start
     ]
@@ -124,6 +162,8 @@ def unit_text(service: Service) -> str:
         "KillMode=mixed",
         f"RuntimeDirectory=tpu-fleet/{service.name}",
         "RuntimeDirectoryMode=0700",
+        f"StateDirectory=tpu-fleet/tmp/{service.name}",
+        "StateDirectoryMode=0700",
         "LimitNOFILE=1048576",
         "LimitMEMLOCK=infinity",
         # When memory runs out, the kernel should end this service before the training.
@@ -134,6 +174,50 @@ def unit_text(service: Service) -> str:
     if service.hardening:
         lines += HARDENING
     lines += ["", "[Install]", "WantedBy=multi-user.target"]
+    return "\n".join(lines) + "\n"
+
+
+def port_text(service: Service, ipv6: bool) -> str:
+    """Return the socket unit of a port: systemd listens there before any user's program runs.
+
+    A user who binds the port of somebody else's service first would receive its token. For the name
+    localhost a client tries the address of IPv6 first.
+    """
+    lines = [
+        f"# Managed by tpu.fleet (role {service.role}).",
+        "[Unit]",
+        # With another user the socket is another one, so that the first user has no part in it.
+        f"Description=Port of {service.unit} for {service.user}",
+        "",
+        "[Socket]",
+        f"ListenStream=127.0.0.1:{service.port}",
+        *([f"ListenStream=[::1]:{service.port}"] if ipv6 else []),
+        "FreeBind=yes",
+        "",
+        "[Install]",
+        "WantedBy=sockets.target",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def proxy_text(service: Service) -> str:
+    """Return the unit that passes connections from the port on to the program's UNIX socket."""
+    lines = [
+        f"# Managed by tpu.fleet (role {service.role}).",
+        "[Unit]",
+        f"Description=Connections to {service.unit}",
+        # systemd gives a port up whose unit is started too often.
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        f"User={service.user}",
+        # Limits how often it is started for a user who is gone.
+        "ExecStartPre=+/bin/sleep 0.2",
+        f"ExecStart=/lib/systemd/systemd-socket-proxyd --connections-max=4096 {service.socket}",
+        "LimitNOFILE=16384",
+        "OOMScoreAdjust=500",
+        *HARDENING,
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -197,6 +281,20 @@ def action(service: Service, seen: Seen) -> str:
     return "restart" if reasons(service, seen) else ""
 
 
+def port_action(service: Service, seen: Seen) -> str:
+    """Return what must happen to the socket unit: start, restart, stop, or an empty text.
+
+    It is restarted only when it changed, because another user could bind the port meanwhile.
+    """
+    if not service.proxied:
+        return ""
+    if not service.enabled:
+        return "stop" if seen.listening else ""
+    if not seen.listening:
+        return "start"
+    return "restart" if seen.started_with.get("port") != seen.now_with.get("port") else ""
+
+
 def reasons(service: Service, seen: Seen) -> list[str]:
     """Return why a running service must be restarted."""
     found = []
@@ -209,35 +307,11 @@ def reasons(service: Service, seen: Seen) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Listener:
-    """A port with a listening process."""
-
-    address: str
-    port: int
-    inode: str
-
-    @property
-    def loopback(self) -> bool:
-        """Return whether only this machine can reach it."""
-        return self.address in LOOPBACK
-
-
-LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
-_LISTENING = "0A"
-
-
-def listeners(tables: Iterable[str]) -> list[Listener]:
-    """Return the listeners in the tables /proc/net/tcp and tcp6."""
-    found = []
-    for table in tables:
-        for line in table.splitlines()[1:]:
-            words = line.split()
-            if len(words) < 10 or words[3] != _LISTENING:
-                continue
-            address, _sep, port = words[1].partition(":")
-            found.append(Listener(address, int(port, 16), words[9]))
-    return found
+def unix_listeners(table: str) -> set[str]:
+    """Return the paths on which processes listen, of the table /proc/net/unix."""
+    words = [line.split(maxsplit=7) for line in table.splitlines()[1:]]
+    # The flag that marks a socket which accepts connections.
+    return {one[7] for one in words if len(one) == 8 and int(one[3], 16) & 0x10000}
 
 
 def in_unit(cgroups: str, unit: str) -> bool:

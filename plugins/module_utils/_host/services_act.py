@@ -9,15 +9,18 @@ import pwd
 import secrets
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from .as_user import UserError, as_user, give_folder, refuse_foreign
-from .services import UNIT_DIR
+from .services import TEMPORARY_DIR, UNIT_DIR
 from .services_look import (
     Entry,
     changed_at,
     kept_token,
     own_paths,
+    own_units,
     problem_of,
     properties,
     surplus,
@@ -32,14 +35,30 @@ from .work import Failed
 
 def remove(name: str) -> None:
     """Stop a service and remove its files."""
-    unit = f"tpu-fleet-{name}.service"
-    if Path(UNIT_DIR, unit).exists():
-        systemctl("disable", "--now", unit)
+    for unit in own_units(name):
+        if Path(UNIT_DIR, unit).exists():
+            systemctl("disable", "--now", "--quiet", unit)
+    remove_temporary(Path(TEMPORARY_DIR, name))
     for path in own_paths(name):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove a service's temporary files with the rights of their owner, as far as that works."""
+
+    def empty() -> None:
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
+    with contextlib.suppress(OSError, KeyError, UserError):
+        as_user(pwd.getpwuid(folder.lstat().st_uid), empty)
+        folder.rmdir()
 
 
 def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
@@ -152,6 +171,7 @@ def start(entries: list[Entry], reload: bool) -> None:
     """Pass the orders to systemd with as few calls as possible."""
     if reload:
         systemctl("daemon-reload")
+    take_ports(entries)
     on = [entry.service.unit for entry in entries if entry.service.enabled]
     off = [entry.service.unit for entry in entries if not entry.service.enabled]
     disabled = [e.service.unit for e in entries if e.service.unit in on and not e.seen.enabled]
@@ -166,10 +186,52 @@ def start(entries: list[Entry], reload: bool) -> None:
             systemctl(verb, "--no-block" if verb != "stop" else "--quiet", *units)
 
 
+def take_ports(entries: list[Entry]) -> None:
+    """Have systemd listen on the ports of services, or stop listening.
+
+    If another process has the port, people may have sent it the token, so that is replaced.
+    """
+    for entry in entries:
+        service = entry.service
+        if not entry.port_todo:
+            continue
+        # An earlier version of the service listened on the port itself.
+        ends = [service.port_unit, service.proxy_unit]
+        if entry.todo in ("stop", "restart"):
+            ends.append(service.unit)
+        if entry.port_todo == "stop":
+            systemctl("disable", "--quiet", service.port_unit)
+            systemctl("stop", *ends)
+            continue
+        systemctl("stop", *ends)
+        systemctl("enable", "--quiet", service.port_unit)
+        try:
+            systemctl("start", service.port_unit)
+        except Failed:
+            # wait_for() reports who has the port.
+            replace_token(entry)
+            continue
+        note(entry, {**entry.seen.started_with, "port": entry.seen.now_with["port"]})
+
+
+def replace_token(entry: Entry) -> None:
+    """Replace a generated token by another one, and have the service read it."""
+    if entry.params["keep_token"] and not entry.token:
+        entry.token_file.unlink(missing_ok=True)
+        write_token(entry, pwd.getpwnam(entry.service.user))
+        if entry.todo != "start":
+            entry.todo = "restart"
+
+
 def note_start(entry: Entry) -> None:
     """Record what the service runs with, so that the next apply notices a change."""
     secret = {path: changed_at(path) for path in entry.seen.now_with["secrets"]}
-    text = as_json({**entry.seen.now_with, "secrets": secret})
+    note(entry, {**entry.seen.now_with, "secrets": secret})
+
+
+def note(entry: Entry, started_with: Mapping[str, Any]) -> None:
+    """Record what a service and the socket of its port were started with."""
+    text = as_json({**started_with})
     if read_text(entry.state_file) != text:
         entry.state_file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(entry.state_file, text, mode=0o600)

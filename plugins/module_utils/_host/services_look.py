@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import listeners
 from .as_user import UserError, account_of, as_user, read_plain
 from .services import (
     FETCHED_DIR,
@@ -20,18 +21,20 @@ from .services import (
     SERVICES_DIR,
     STATE_DIR,
     UNIT_DIR,
-    Listener,
     Seen,
     Service,
     action,
     fetch_text,
     fingerprint,
     in_unit,
-    listeners,
+    port_action,
+    port_text,
+    proxy_text,
     reasons,
     record,
     set_of,
     unit_text,
+    unix_listeners,
 )
 from .state import as_json, read_text
 from .work import Failed, difference
@@ -59,6 +62,8 @@ class Entry:
     files: dict[str, str] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
     todo: str = ""
+    # What must happen to the socket unit that listens on its port.
+    port_todo: str = ""
 
     @property
     def folder(self) -> Path:
@@ -100,30 +105,6 @@ def properties(units: list[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def all_listeners() -> list[Listener]:
-    """Return the listeners on this machine's TCP ports."""
-    return listeners(read_text(f"/proc/net/{name}") or "" for name in ("tcp", "tcp6"))
-
-
-def holder(listener: Listener) -> tuple[int, str]:
-    """Return the process that listens: its id and its cgroups; 0 if it is not found."""
-    wanted = f"socket:[{listener.inode}]"
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            for descriptor in (process / "fd").iterdir():
-                with contextlib.suppress(OSError):
-                    # Not followed: a file may be on a server that does not answer.
-                    if os.readlink(descriptor) == wanted:  # noqa: PTH115 - a link of the kernel
-                        return int(process.name), read_text(process / "cgroup") or ""
-    return 0, ""
-
-
-def command_of(pid: int) -> str:
-    """Return a description of a process for a message."""
-    words = (read_text(f"/proc/{pid}/cmdline") or "").split("\0")
-    return f"process {pid} ({' '.join(words[:2]).strip()})" if pid else "an unknown process"
-
-
 def there(user: str, pattern: str) -> bool:
     """Return whether a path or pattern matches something that the user can see."""
     account = account_of(user)
@@ -148,6 +129,10 @@ def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry
     entry.files[f"{UNIT_DIR}/{entry.service.unit}"] = unit_text(entry.service)
     if entry.service.fetched:
         entry.files[f"{UNIT_DIR}/{entry.service.fetch_unit}"] = fetch_text(entry.service)
+    if entry.service.proxied:
+        ipv6 = Path("/proc/net/if_inet6").exists()
+        entry.files[f"{UNIT_DIR}/{entry.service.port_unit}"] = port_text(entry.service, ipv6)
+        entry.files[f"{UNIT_DIR}/{entry.service.proxy_unit}"] = proxy_text(entry.service)
     where = str(entry.token_file) if entry.params["keep_token"] else ""
     entry.files[f"{SERVICES_DIR}/{entry.service.name}.json"] = as_json(record(entry.service, where))
     return entry
@@ -183,15 +168,25 @@ def changed_at(path: str) -> int:
         return 0
 
 
-def look(entry: Entry, facts: dict[str, str]) -> None:
+def units_of(entries: list[Entry]) -> list[str]:
+    """Return the units whose state decides: the services, and the sockets of their ports."""
+    services = [entry.service for entry in entries]
+    return [unit for one in services for unit in (one.unit, one.port_unit) if unit]
+
+
+def look(entry: Entry, known: dict[str, dict[str, str]]) -> None:
     """Read the present state of a service, and decide what must happen to it."""
+    facts = known.get(entry.service.unit, {})
+    port = f"{UNIT_DIR}/{entry.service.port_unit}"
     described = [f"{SECRETS_DIR}/{name}.json" for name in entry.service.fetched]
     secret = {p: changed_at(p) for p in [*entry.params["environment_files"], *described]}
     if entry.params["keep_token"]:
         path = str(entry.token_file)
         secret[path] = changed_at(path) if token_is_as_wanted(entry) else 0
     program = {
-        path: text for path, text in entry.files.items() if not path.startswith(SERVICES_DIR)
+        path: text
+        for path, text in entry.files.items()
+        if path != port and not path.startswith(SERVICES_DIR)
     }
     with_venv = ""
     if entry.service.venv:
@@ -199,14 +194,17 @@ def look(entry: Entry, facts: dict[str, str]) -> None:
     entry.seen = Seen(
         active=facts.get("ActiveState", "inactive"),
         enabled=facts.get("UnitFileState") == "enabled",
+        listening=known.get(entry.service.port_unit, {}).get("ActiveState") == "active",
         started_with=json.loads(read_text(entry.state_file) or "{}"),
         now_with={
             "files": fingerprint(program),
             "secrets": secret,
             "venv": with_venv,
+            **({"port": fingerprint({port: entry.files[port]})} if entry.service.proxied else {}),
         },
     )
     entry.todo = action(entry.service, entry.seen)
+    entry.port_todo = port_action(entry.service, entry.seen)
 
 
 def stale(role: str, kept: set[str]) -> list[str]:
@@ -220,10 +218,16 @@ def stale(role: str, kept: set[str]) -> list[str]:
     return found
 
 
+def own_units(name: str) -> list[str]:
+    """Return the units that may run of a service."""
+    names = ("port-{}.socket", "port-{}.service", "{}.service")
+    return [f"tpu-fleet-{one.format(name)}" for one in names]
+
+
 def own_paths(name: str) -> list[Path]:
     """Return a service's paths; its record is last, so that an interrupted removal is repeated."""
     return [
-        Path(UNIT_DIR, f"tpu-fleet-{name}.service"),
+        *(Path(UNIT_DIR, unit) for unit in own_units(name)),
         Path(UNIT_DIR, f"tpu-fleet-secrets-{name}.service"),
         Path(FETCHED_DIR, name),
         Path(SERVICES_DIR, f"{name}.d"),
@@ -289,18 +293,33 @@ def problem_of(entry: Entry, facts: dict[str, str], restarts: int) -> str:
         return f"it is {state}"
     if not service.port:
         return ""
-    found = [listener for listener in all_listeners() if listener.port == service.port]
+    if service.proxied:
+        return _problem_of_proxied(service)
+    found = listeners.of_port(service.port)
     if not found:
         return f"it does not listen on port {service.port} yet"
     for listener in found:
-        pid, cgroups = holder(listener)
-        if not in_unit(cgroups, service.unit):
-            return f"port {service.port} is held by {command_of(pid)}"
+        pid = listeners.holder(listener)
+        if not in_unit(read_text(f"/proc/{pid}/cgroup") or "", service.unit):
+            return f"port {service.port} is held by {listeners.described(listener)}"
         if service.loopback_only and not listener.loopback:
             raise Failed(
                 f"it listens on port {service.port} for other machines too. Change this in its "
                 "settings"
             )
+    return ""
+
+
+def _problem_of_proxied(service: Service) -> str:
+    if properties([service.port_unit])[service.port_unit].get("ActiveState") != "active":
+        who = listeners.taken(service.port)
+        raise Failed(
+            f"port {service.port} is held by {who[0]}. End it, or declare another port"
+            if who
+            else f"systemd does not listen on port {service.port}. Apply once more"
+        )
+    if service.socket not in unix_listeners(read_text("/proc/net/unix") or ""):
+        return f"it does not listen on {service.socket} yet"
     return ""
 
 
@@ -316,6 +335,9 @@ def differences(entries: list[Entry], gone: list[str]) -> list[dict[str, str]]:
         name = entry.service.name
         if not token_is_as_wanted(entry):
             found.append(difference(f"token of {name}", "", "another\n"))
+        if entry.port_todo:
+            after = "is closed" if entry.port_todo == "stop" else "is held by systemd"
+            found.append(difference(f"port of {name}", "", f"{after}\n"))
         if entry.todo or entry.seen.enabled != entry.service.enabled:
             after = "runs" if entry.service.enabled else "is stopped"
             why = "; ".join(reasons(entry.service, entry.seen)) if entry.todo == "restart" else ""

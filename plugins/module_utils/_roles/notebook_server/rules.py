@@ -12,6 +12,10 @@ from ..._schema.refs import absolute, known, own_venv
 from ..service_rules import check_service_entries
 from ..whose import VENVS, check_code_of
 
+# With this the path of a kernel's socket, /run/tpu-fleet/notebook-NAME/kernel-UUID-ipc-1, has the
+# 107 characters that Linux accepts.
+_LONGEST_NAME = 33
+
 
 def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared notebooks."""
@@ -20,6 +24,11 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     )
     for field, entry in entries(data, "notebook_server_notebooks"):
         problems += absolute(field, entry, "folder")
+        name = text_of(entry, "name")
+        if len(name) > _LONGEST_NAME:
+            message = f"is longer than {_LONGEST_NAME} characters"
+            remedy = "Use a shorter name, because it is part of the paths of Jupyter's sockets"
+            problems.append(Problem(f"{field}.name", name, message, remedy))
         for index, kernel in texts_of(entry, "kernels"):
             place = f"{field}.kernels[{index}]"
             if not kernel.startswith("/"):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..._host.services import socket_of
 from .. import services
 from ..venv_paths import venv_path
 
@@ -40,7 +41,8 @@ def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
         **services.of_entry(entry, venv),
         "name": name,
         "description": f"JupyterLab {entry['name']}",
-        "command": _command(entry, venv),
+        "command": _command(entry, venv, socket_of(name)),
+        "proxied": True,
         "before_start": [] if generated else [["/bin/sh", "-c", 'test -n "$JUPYTER_TOKEN"']],
         "workdir": folder or "~",
         "folders": [folder] if folder else [],
@@ -67,14 +69,15 @@ def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
     }
 
 
-def _command(entry: Notebook, venv: str) -> list[str]:
+def _command(entry: Notebook, venv: str, socket: str) -> list[str]:
     command = [
         f"{venv}/bin/python",
         *("-m", "jupyterlab", "--no-browser"),
-        "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.port={entry['port']}",
-        "--ServerApp.port_retries=0",
+        f"--ServerApp.sock={socket}",
+        "--ServerApp.sock_mode=0600",
         "--ServerApp.allow_remote_access=False",
+        # On a TCP port of the loopback address every user could read what kernels print.
+        "--KernelManager.transport=ipc",
     ]
     if int(entry["cull_idle_seconds"]) > 0:
         command += [

@@ -7,8 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..._host.services import socket_of
 from .. import services
 from ..venv_paths import venv_path
+
+# TensorBoard itself serves on TCP ports only.
+PROGRAM = "/opt/tpu-fleet/tensorboard_on_socket.py"
 
 
 def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,17 +29,18 @@ def _service(
     entry: Mapping[str, Any], venvs: Sequence[Mapping[str, Any]], own: str
 ) -> dict[str, Any]:
     venv = venv_path(entry.get("venv"), venvs) or own
+    name = f"tensorboard-{entry['name']}"
     return {
         **services.of_entry(entry, venv),
-        "name": f"tensorboard-{entry['name']}",
+        "name": name,
         "description": f"TensorBoard {entry['name']}",
         "command": [
-            *(f"{venv}/bin/python", "-m", "tensorboard.main"),
-            *("--host", "127.0.0.1", "--port", str(entry["port"])),
+            *(f"{venv}/bin/python", PROGRAM, socket_of(name), "--port", str(entry["port"])),
             *("--reload_interval", str(entry["reload_seconds"])),
             *("--window_title", entry["name"]),
             *_logs(entry["logs"]),
         ],
+        "proxied": True,
         "environment": {**services.search_path(venv), **entry["env"]},
         "restart_on_upgrade": True,
         "needs": services.needs(venv, "tensorboard", "tensorboard", entry["secrets"]),

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import services
-from ansible_collections.tpu.fleet.plugins.module_utils._host.services import (
-    Listener,
-    Seen,
-    Service,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._host.services import Seen, Service
 
 
 def service(**more: Any) -> Service:
@@ -80,6 +76,7 @@ def test_secrets_from_google_are_fetched_by_a_unit_that_has_nothing_of_the_user(
     assert "Wants=tpu-fleet-secrets-notebook-a.service" in lines
     # A command with "+" is root's, and has the variables of the user's files: there is none.
     assert [line for line in lines if line.startswith("Exec")] == [
+        f'ExecStartPre=-"/usr/bin/find" "{wanted.temporary}" "-mindepth" "1" "-delete"',
         'ExecStartPre="/bin/true"',
         'ExecStart="/opt/lab/bin/python" "-m" "jupyterlab"',
     ]
@@ -132,27 +129,78 @@ def test_what_happens(
     assert services.action(service(**wish), seen) == todo
 
 
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout"
-V4 = f"""{HEAD}
-   0: 0100007F:22B8 00000000:0000 0A 00000000:00000000 00:00000000 00000000  2001        0 111 1
-   1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 222 1
-   2: 0100007F:22B8 0100007F:9999 01 00000000:00000000 00:00000000 00000000  2001        0 333 1
-"""
-V6 = f"""{HEAD}
-   0: 00000000000000000000000001000000:22B9 0:0 0A 0:0 0:0 0 2001 0 444 1
-   1: 00000000000000000000000000000000:22BA 0:0 0A 0:0 0:0 0 2001 0 555 1
-"""
+def test_temporary_files_are_where_no_other_user_can_create_any() -> None:
+    lines = services.unit_text(service()).splitlines()
+    assert 'Environment="TMPDIR=/var/lib/tpu-fleet/tmp/notebook-a"' in lines
+    assert "StateDirectory=tpu-fleet/tmp/notebook-a" in lines
+    assert "StateDirectoryMode=0700" in lines
+    # A service may declare another folder.
+    own = services.unit_text(service(environment={"TMPDIR": "/data/tmp"})).splitlines()
+    assert [line for line in own if "TMPDIR" in line][-1] == 'Environment="TMPDIR=/data/tmp"'
 
 
-def test_who_listens() -> None:
-    found = services.listeners([V4, V6, ""])
-    assert [(one.port, one.inode, one.loopback) for one in found] == [
-        (8888, "111", True),
-        (22, "222", False),
-        (8889, "444", True),
-        (8890, "555", False),
-    ]
-    assert Listener("0200000A", 1, "1").loopback is False
+PROXIED: dict[str, Any] = {"proxied": True, "port": 8888}
+
+
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_systemd_listens_on_the_port_before_any_user_can(ipv6: bool) -> None:
+    lines = services.port_text(service(**PROXIED), ipv6).splitlines()
+    addresses = ["127.0.0.1:8888", "[::1]:8888"] if ipv6 else ["127.0.0.1:8888"]
+    listens = [line.partition("=")[2] for line in lines if line.startswith("ListenStream=")]
+    assert listens == addresses
+    # Without dependencies on what is started later, it is part of sockets.target at boot.
+    assert "WantedBy=sockets.target" in lines
+    assert not [line for line in lines if line.startswith(("After=", "DefaultDependencies="))]
+    # Another user gets another socket: the first one could keep it open.
+    assert services.port_text(service(**PROXIED, user="bob"), ipv6) != "\n".join([*lines, ""])
+
+
+def test_connections_go_to_a_socket_that_only_the_user_can_reach() -> None:
+    one = service(**PROXIED)
+    lines = services.proxy_text(one).splitlines()
+    assert one.socket == "/run/tpu-fleet/notebook-a/http"
+    assert "User=alice" in lines
+    (start,) = [line for line in lines if line.startswith("ExecStart=")]
+    assert start.endswith(
+        "systemd-socket-proxyd --connections-max=4096 /run/tpu-fleet/notebook-a/http"
+    )
+    # systemd would give the port up.
+    assert "StartLimitIntervalSec=0" in lines
+    assert (service().socket, service().port_unit, service().proxy_unit) == ("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("wish", "listening", "port", "todo"),
+    [
+        (PROXIED, False, "1", "start"),
+        (PROXIED, True, "1", ""),
+        # The port or its user changed.
+        (PROXIED, True, "0", "restart"),
+        ({**PROXIED, "enabled": False}, True, "1", "stop"),
+        ({**PROXIED, "enabled": False}, False, "1", ""),
+        ({}, False, "1", ""),
+    ],
+)
+def test_the_port_is_let_go_only_when_it_changes(
+    wish: dict[str, Any], listening: bool, port: str, todo: str
+) -> None:
+    seen = Seen(
+        active="active",
+        listening=listening,
+        started_with={**NOW, "files": "old", "port": port},
+        now_with={**NOW, "port": "1"},
+    )
+    assert services.port_action(service(**wish), seen) == todo
+
+
+def test_who_listens_on_unix_sockets() -> None:
+    table = """Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0001 01 20460 /run/tpu-fleet/notebook-a/http
+0000000000000000: 00000003 00000000 00000000 0001 03 20461 /run/connected
+0000000000000000: 00000003 00000000 00000000 0001 03  1088
+0000000000000000: 00000002 00000000 00010000 0001 01 20462 /home/a/two words
+"""
+    assert services.unix_listeners(table) == {"/run/tpu-fleet/notebook-a/http", "/home/a/two words"}
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
     ("entries", "field", "words"),
     [
         ([{"name": "A b"}], "[0].name", "not a name for a service"),
+        ([{"name": "n" * 34}], "[0].name", "longer than 33 characters"),
         ([{}, {"port": 8889}], "[1].name", "used twice"),
         ([{"user": "alcie"}], "[0].user", "Did you mean alice"),
         ([{"slices": ["pear"]}], "[0].slices[0]", "Did you mean pair"),

@@ -6,17 +6,18 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+    AnswerError,
     Words,
+    parsed,
     services_in,
     shown,
     shown_text,
@@ -26,6 +27,7 @@ from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 from ..workers.names import NameOf
 from ..workers.play import Event, PlayError, play, problem_of
+from ..workers.worker_program import port_command
 
 SAY_WHERE = "Say where they are"
 """The task of playbooks/services.yml whose result is read."""
@@ -35,7 +37,7 @@ TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
 SSH_OPTIONS = (
     "BatchMode=yes",
     "ConnectTimeout=15",
-    "ControlPath=none",
+    "ControlPersist=no",
     "ExitOnForwardFailure=yes",
     "ServerAliveCountMax=3",
     "ServerAliveInterval=10",
@@ -132,17 +134,11 @@ def free_port(wanted: int) -> int:
     raise click.ClickException("This computer has no free port.")
 
 
-def ssh(service: Served, *words: str, user: str | None = None) -> list[str]:
-    """Return an ssh command with the fleet's host keys."""
-    options = [word for option in SSH_OPTIONS for word in ("-o", option)]
+def ssh(service: Served, *words: str, user: str | None = None, path: str = "none") -> list[str]:
+    """Return an ssh command with the fleet's host keys, over the connection with a control path."""
+    options = [word for one in (*SSH_OPTIONS, f"ControlPath={path}") for word in ("-o", one)]
     login = ["-l", user] if user else []
     return ["ssh", "-F", service.ssh_config, *options, *login, *words]
-
-
-def tunnel_command(service: Served, port: int, user: str | None) -> list[str]:
-    """Return the command that opens the tunnel."""
-    forward = f"127.0.0.1:{port}:127.0.0.1:{service.port}"
-    return ssh(service, "-N", "-L", forward, service.host, user=user)
 
 
 def token_command(service: Served, user: str | None) -> list[str]:
@@ -214,28 +210,99 @@ def last_lines(said: IO[bytes], most: int = 5) -> str:
     return shown_text(said.read().decode("utf-8", "replace").strip(), most)
 
 
+class StrangerError(click.ClickException):
+    """Another process than the service listens on its port; the command ends."""
+
+
+class NotYetError(RuntimeError):
+    """The tunnel cannot be opened now; why."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One SSH connection to the host of a service, over which first a question is asked.
+
+    Only if the service itself listens, its port is forwarded, over the same connection: the machine
+    cannot have rebooted between.
+    """
+
+    service: Served
+    user: str | None
+    path: str
+
+    def command(self) -> list[str]:
+        """Return the command that keeps the connection."""
+        return self._ssh("-M", "-N", self.service.host)
+
+    def _ssh(self, *words: str) -> list[str]:
+        return ssh(self.service, *words, user=self.user, path=self.path)
+
+    def is_up(self) -> bool:
+        """Return whether the connection is there."""
+        return not _asked(self._ssh("-O", "check", self.service.host)).returncode
+
+    def forward(self, port: int) -> None:
+        """Forward a port of this computer to the service; refuse if a stranger listens there."""
+        service = self.service
+        self.check()
+        ways = f"127.0.0.1:{port}:127.0.0.1:{service.port}"
+        done = _asked(self._ssh("-O", "forward", "-L", ways, service.host))
+        if done.returncode:
+            raise NotYetError(shown(done.stderr))
+
+    def check(self) -> None:
+        """Have the worker say who listens on the port of the service."""
+        service = self.service
+        asked = port_command(service.name, service.port, service.user)
+        done = _asked(self._ssh(service.host, asked))
+        if done.returncode:
+            raise NotYetError(shown(done.stderr) or f"{service.host} does not say who listens")
+        words = Words(service.host, parsed(service.host, done.stdout))
+        stranger = words.text("stranger")
+        if stranger:
+            raise StrangerError(
+                f"Port {service.port} of {service.host} is held by {stranger}, and not by "
+                f"{service.name}. Nothing was sent there. End that process and apply the fleet "
+                "file: a token that other people may have is replaced then."
+            )
+        if not words.flag("listens"):
+            raise NotYetError(f"{service.name} does not listen yet")
+
+
+def _asked(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, errors="replace",
+            timeout=60, stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 255, "", "no answer within a minute")
+
+
 def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) -> None:
     """Keep the tunnel open until Ctrl-C."""
     failures, greeted = 0, False
     while True:
         # A file, not a pipe: ssh, and so the tunnel, blocks if nobody reads its message about each
         # connection that the service refuses.
-        with (
-            TemporaryFile() as said,
-            running(tunnel_command(service, port, user), said) as process,
-        ):
-            while process.poll() is None:
-                if failures or not greeted:
-                    if answers(port):
+        with TemporaryFile() as said, TemporaryDirectory(prefix="tpu-fleet-") as folder:
+            link, why = Link(service, user, f"{folder}/ssh"), ""
+            with running(link.command(), said) as process:
+                try:
+                    while process.poll() is None and not link.is_up():
+                        time.sleep(0.2)
+                    if process.poll() is None:
+                        link.forward(port)
                         click.echo("\n".join(greeting) if not greeted else "The tunnel is back.")
                         failures, greeted = 0, True
-                    else:
-                        time.sleep(0.2)
-                        continue
-                time.sleep(0.5)
-            why = last_lines(said)
+                    while process.poll() is None:
+                        time.sleep(0.5)
+                except (NotYetError, AnswerError) as error:
+                    why = str(error)
+            why = why or last_lines(said)
         failures += 1
-        click.echo(f"The tunnel broke{': ' + why if why else ''}. Trying again.", err=True)
+        what = "broke" if greeted else "is not open"
+        click.echo(f"The tunnel {what}{': ' + why if why else ''}. Trying again.", err=True)
         time.sleep(pause_after(failures))
         if failures % LOOK_AGAIN_AFTER == 0:
             # After a reboot or maintenance a host may have another address.
@@ -322,7 +389,7 @@ def tunnel(
     local = port or free_port(service.port)
     if port and answers(port):
         raise click.ClickException(f"Port {port} of this computer is in use.")
-    signal.signal(signal.SIGTERM, lambda *_args: sys.exit(0))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         hold(service, local, user, greeting_of(service, local, user, token))
     except KeyboardInterrupt:

@@ -1,9 +1,9 @@
 """Code that runs on the workers, under their own Python (3.8 or later), with the stdlib only.
 
-`worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES or
-PAST. `limits` is the first of each program, and limits it before anything is read. `run_states`,
-`run_end`, `runs`, `standing` and `as_user` are links into the collection, whose modules run the
-same code.
+`worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES,
+PAST or PORT. `limits` is the first of each program, and limits it before anything is read.
+`run_states`, `run_end`, `runs`, `standing`, `listeners` and `as_user` are links into the
+collection, whose modules run the same code.
 
 May import: nothing.
 """
@@ -11,3 +11,4 @@ May import: nothing.
 READ = ("limits", "run_states", "run_end", "runs", "standing")
 MODULES = (*READ, "log_files", "log_places", "run_reader")
 PAST = (*MODULES, "as_user", "event_files", "past")
+PORT = ("listeners", "service_port")

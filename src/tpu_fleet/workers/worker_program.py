@@ -52,6 +52,12 @@ def reader_command(order: Mapping[str, Any], sudo: bool = False) -> str:
     return f"exec {shlex.join([*words, json.dumps(order)])}"
 
 
+def port_command(name: str, port: int, user: str) -> str:
+    """Return the command that says who listens on the port of a service."""
+    order = json.dumps([name, port, user])
+    return f"exec {shlex.join(['/usr/bin/python3', '-I', '-c', program(*on_worker.PORT), order])}"
+
+
 def past_commands(
     places: Mapping[str, Mapping[str, Any]], sudo: bool = False
 ) -> Callable[[Target], str]:

@@ -34,7 +34,7 @@ from ..plugin_utils.self_setup_publish import Slice, publish, shared_roles
 
 display = Display()
 SHARED = ("project", "api_endpoint", "roles", "applied")
-PARTS = ("machine_roles", "workspace_roles", "training_roles")
+PARTS = ("machine_roles", "workspace_roles", "training_roles", "service_roles")
 NAMES = {
     "place": "fleet_self_setup",
     "slices": "fleet_self_setup_slices",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,11 @@ from ..whose import VENVS, check_code_of
 # 107 characters that Linux accepts.
 _LONGEST_NAME = 33
 
+# Names of packages that are, or that depend on, ipykernel.
+_BRINGS_IPYKERNEL = re.compile(r"ipykernel|ipyparallel|jupyter|notebook|kernel|nbclassic", re.I)
+# A line that says nothing about which packages it installs: an option, a path, an address.
+_UNKNOWN = re.compile(r"^-|/|://|{[{%]")
+
 
 def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared notebooks."""
@@ -25,7 +31,7 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in entries(data, "notebook_server_notebooks"):
         problems += absolute(field, entry, "folder")
         name = text_of(entry, "name")
-        if len(name) > _LONGEST_NAME:
+        if name and len(name) > _LONGEST_NAME:
             message = f"is longer than {_LONGEST_NAME} characters"
             remedy = "Use a shorter name, because it is part of the paths of Jupyter's sockets"
             problems.append(Problem(f"{field}.name", name, message, remedy))
@@ -33,6 +39,7 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
             place = f"{field}.kernels[{index}]"
             if not kernel.startswith("/"):
                 problems += known(data, place, kernel, "venv", VENVS)
+                problems += _without_ipykernel(data, place, kernel)
             problems += check_code_of(data, place, text_of(entry, "user"), kernel, VENVS)
         if entry.get("token") == "secret" and not entry.get("secrets"):
             message = "needs a set of secrets with JUPYTER_TOKEN"
@@ -43,3 +50,21 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
             where = f"{field}.cull_idle_seconds"
             problems.append(Problem(where, seconds, "is below zero", "Use 0 for never"))
     return problems
+
+
+def _without_ipykernel(data: Mapping[str, Any], place: str, kernel: str) -> list[Problem]:
+    """Report a venv whose declaration shows that no notebook can use it as a kernel.
+
+    Packages of a requirements file or of a project are not known here.
+    """
+    for field, venv in entries(data, "python_env_venvs"):
+        if text_of(venv, "name") != kernel or venv.get("requirements") or venv.get("editable"):
+            continue
+        packages = [line for _index, line in texts_of(venv, "packages")]
+        if len(packages) != len(venv.get("packages") or ()):
+            continue
+        if any(_BRINGS_IPYKERNEL.search(line) or _UNKNOWN.search(line) for line in packages):
+            continue
+        message = "has no ipykernel, without which a notebook cannot use it"
+        return [Problem(place, kernel, message, f"Add ipykernel to {field}.packages")]
+    return []

@@ -19,6 +19,9 @@ Venvs = Sequence[Mapping[str, Any]]
 _IPYKERNEL_REMEDY = "Add ipykernel to the packages of this venv"
 # Environment variables that keep the frameworks from using the chip.
 _ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "PJRT_DEVICE": "CPU"}
+# The debugger of a kernel listens on a TCP port without a password: through it, every user of the
+# machine could run code as the owner of the notebook.
+_PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/debugger-extension": True}}
 
 
 def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,6 +50,7 @@ def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
         "workdir": folder or "~",
         "folders": [folder] if folder else [],
         "environment": {
+            "JUPYTER_CONFIG_PATH": f"/etc/tpu-fleet/services/{name}.d",
             "JUPYTER_PATH": f"/etc/tpu-fleet/services/{name}.d",
             "JUPYTER_RUNTIME_DIR": f"/run/tpu-fleet/{name}",
             **services.search_path(venv),
@@ -55,7 +59,10 @@ def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
             ),
             **entry["env"],
         },
-        "files": [file for kernel in kernels for file in _kernel_files(kernel, entry, venvs)],
+        "files": [
+            {"name": "labconfig/page_config.json", "content": _json(_PAGE_CONFIG)},
+            *(file for kernel in kernels for file in _kernel_files(kernel, entry, venvs)),
+        ],
         "needs": [
             *services.needs(venv, "jupyter-lab", "jupyterlab", entry["secrets"]),
             # Venvs with ipykernel become kernels; those that the notebook names must have it.
@@ -118,6 +125,9 @@ def _kernel_spec(python: str, shown: str, environment: Mapping[str, str]) -> str
         "display_name": shown,
         "language": "python",
         "env": environment,
-        "metadata": {"debugger": True},
     }
-    return json.dumps(spec, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"
+    return _json(spec)
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"

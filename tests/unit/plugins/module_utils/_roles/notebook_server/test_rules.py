@@ -15,7 +15,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.tensorboard_serve
 FLEET: dict[str, Any] = {
     "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
     "user_accounts_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
-    "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
+    "python_env_venvs": [
+        {"name": "jax", "path": "/opt/venvs/jax", "packages": ["ipykernel"]},
+    ],
     "env_secrets_sets": [{"name": "wandb", "owner": "alice"}],
 }
 NOTEBOOK = {"name": "a", "user": "alice", "port": 8888}
@@ -64,6 +66,36 @@ def test_a_wrong_notebook(entries: list[dict[str, Any]], field: str, words: str)
     problems = check_notebook_server(notebooks(*entries))
     assert [problem.field for problem in problems] == [f"notebook_server_notebooks{field}"]
     assert words in str(problems[0])
+
+
+@pytest.mark.parametrize(
+    ("venv", "usable"),
+    [
+        ({"framework": "jax"}, False),
+        ({"packages": ["flax==0.10", "optax"]}, False),
+        ({"packages": ["flax", "ipykernel==7.4.0"]}, True),
+        ({"packages": ["jupyterlab"]}, True),
+        ({"packages": ["spyder-kernels"]}, True),
+        # What these install is known on the machine only.
+        ({"requirements": "toy/requirements.txt"}, True),
+        ({"editable": ["toy"]}, True),
+        ({"packages": ["-r /srv/requirements.txt"]}, True),
+        ({"packages": ["toy @ git+https://example.com/toy"]}, True),
+        ({"packages": ["{{ mine }}"]}, True),
+    ],
+)
+def test_a_kernel_needs_ipykernel(venv: dict[str, Any], usable: bool) -> None:
+    data = notebooks({"kernels": ["lab"]})
+    data["python_env_venvs"] = [{"name": "lab", "path": "/opt/venvs/lab", **venv}]
+    problems = [str(problem) for problem in check_notebook_server(data)]
+    assert problems == (
+        []
+        if usable
+        else [
+            "notebook_server_notebooks[0].kernels[0] = 'lab': has no ipykernel, without which a "
+            "notebook cannot use it. Add ipykernel to python_env_venvs[0].packages."
+        ]
+    )
 
 
 def test_right_notebooks() -> None:

@@ -32,8 +32,8 @@ options:
     required: true
   by:
     description:
-      - Who applies the roles. V(host) is each machine itself. V(push) asks no machine and returns
-        all of them as RV(pushed), for a play that includes the roles.
+      - What applies the roles. V(host) is each machine itself. V(push) asks no machine and
+        returns all of them as RV(pushed), for a play that includes the roles.
       - V(auto) is V(host). It returns as RV(pushed) the machines that cannot have ansible-core, and
         those that are not reached by SSH.
     type: str

@@ -128,8 +128,8 @@ options:
     default: []
   rest_file:
     description:
-      - A file of this computer that says which slices rest, for who may not read or write the
-        project's metadata.
+      - A file of this computer that lists the resting slices, for users who may not read or write
+        the project's metadata.
     type: path
   require:
     description:

@@ -22,7 +22,7 @@ options:
     default: []
     suboptions:
       name: {description: Name of the key., type: str, required: true}
-      users: {description: Who has it., type: list, elements: str, required: true}
+      users: {description: Users who get the key., type: list, elements: str, required: true}
       source:
         description: Where it comes from.
         type: str
@@ -43,7 +43,7 @@ options:
     type: dict
     default: {}
   identities:
-    description: Who users are for git.
+    description: Name and address of each user in git.
     type: list
     elements: dict
     default: []

@@ -46,7 +46,7 @@ options:
     default: []
     suboptions:
       name: {description: Name of the key., type: str, required: true}
-      users: {description: Who has it., type: list, elements: str, required: true}
+      users: {description: Users who have the key., type: list, elements: str, required: true}
       source:
         description: Whether each user, each machine or the fleet has one.
         type: str

@@ -18,7 +18,7 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   role:
-    description: Who declares the services.
+    description: Role that declares the services.
     type: str
     required: true
   start_timeout:

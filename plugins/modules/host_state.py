@@ -15,7 +15,7 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   section:
-    description: Who records, for instance the name of a role.
+    description: Name of the section, for example that of a role.
     type: str
     required: true
   hash:

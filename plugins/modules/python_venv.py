@@ -50,7 +50,7 @@ options:
         type: str
         default: ""
       owner:
-        description: Who builds it and may change it. For V(root) that is C(tpu-fleet-build).
+        description: User who builds it and may change it. For V(root) it is C(tpu-fleet-build).
         type: str
         default: root
       framework:
@@ -89,7 +89,8 @@ options:
         type: dict
         default: {}
       activate_for:
-        description: Who begins in it. For the role; the module does nothing with it.
+        description: Users whose logins begin in it. For the role; the module does nothing with
+          it.
         type: list
         elements: str
         default: []

@@ -50,11 +50,11 @@ options:
     type: bool
     default: true
   theme:
-    description: Theme of oh-my-zsh for who names none.
+    description: Default theme of oh-my-zsh.
     type: str
     default: robbyrussell
   plugins:
-    description: Plugins of oh-my-zsh for who names none.
+    description: Default plugins of oh-my-zsh.
     type: list
     elements: str
     default: [git]

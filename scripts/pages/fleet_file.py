@@ -77,7 +77,10 @@ OF_ONE_PLAYBOOK = {
     "run": ("collect", "The run whose files are [fetched](runs.md#what-it-left)."),
     "collect_to": ("collect", "Folder on this computer; default `fleet_results_dir`."),
     "doctor_fix": ("doctor", "Whether to make the [safe repairs](doctor.md)."),
-    "doctor_fail_on": ("doctor", "The status from which the playbook fails: `fail` or `warn`."),
+    "doctor_fail_on": (
+        "doctor",
+        "From which status the playbook fails: `fail`, `warn` or `never`.",
+    ),
     "metrics_targets_file": ("metrics_targets", "The [file for Prometheus](metrics.md)."),
     "fleet_run": ("drill", "The run, and `fleet_drill_…`: [drill.md](drill.md) has all of them."),
     "fleet_github_token": (

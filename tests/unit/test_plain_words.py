@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 OLD_WORDS = re.compile(
     r"\b(some(?:body|one)|no(?:body| one)|any(?:body|one)|every(?:body|one)|who(?:m|so)?ever|anew|"
     r"mend(?:s|ed|ing)?|of ours|none of our|what is ours|(?:is|are|was|were) to be|tell(?:s|ing)?|"
-    r"told|believe[sd]?|hears?|heard|made again)\b",
+    r"told|believe[sd]?|hears?|heard|made again|(?:for|of|by|with|to|from|than) who)\b|"
+    # As the subject of a sentence.
+    r"(?:^|\. )Who ",
     re.IGNORECASE,
 )
 # Names of options, values and files are not prose.
@@ -96,7 +98,14 @@ def test_names_of_tasks_are_short() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["Read the fleet anew", "The one that somebody made", "What it is to be", "What mends it"],
+    [
+        "Read the fleet anew",
+        "The one that somebody made",
+        "What it is to be",
+        "What mends it",
+        "Who has it.",
+        "A theme for who names none",
+    ],
 )
 def test_old_words_are_noticed(text: str) -> None:
     assert OLD_WORDS.search(text)

@@ -142,8 +142,9 @@ FULL = (
     Stage("property", pytest("-n", "2", "tests/worlds/property")),
     # Each of its tests starts gcloud, which is a second of a core.
     Stage("gcloud", pytest("-n", "3", "tests/cloud/gcloud", "-k", f"not ({RARE_GCLOUD})")),
-    # The documentation as a site, without a warning and without a dead link.
-    Stage("site", ("make", "site")),
+    # The documentation as a site, without a warning and without a dead link, on a phone and on a
+    # laptop.
+    Stage("site", ("sh", "-c", "make site && .venv/bin/python scripts/site/look.py")),
     Stage("package", ("scripts/check-package",)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),

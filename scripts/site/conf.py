@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from finish import finished
 
 project = "tpu.fleet"
 copyright = "the tpu.fleet authors"
@@ -23,6 +29,8 @@ intersphinx_mapping = {
 antsibull_ext_color_scheme = "default"
 
 html_theme = "pydata_sphinx_theme"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_title = "tpu.fleet"
 html_copy_source = False
 html_show_sourcelink = False
@@ -35,3 +43,13 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+
+
+def setup(app: Any) -> None:
+    """Finish each page."""
+
+    def finish(_app: Any, _name: str, _template: str, context: dict[str, Any], _tree: Any) -> None:
+        if "body" in context:
+            context["body"] = finished(context["body"])
+
+    app.connect("html-page-context", finish)

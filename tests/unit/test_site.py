@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD: dict[str, Any] = runpy.run_path(str(ROOT / "scripts/site/build.py"))
+FINISH: dict[str, Any] = runpy.run_path(str(ROOT / "scripts/site/finish.py"))
 PAGES = {ROOT / "README.md", ROOT / "docs/runs.md", ROOT / "roles/data_disk/README.md"}
 
 
@@ -70,3 +71,45 @@ def test_links_of_the_site_are_checked(tmp_path: Path, html: str, fault: str | N
     (tmp_path / "b" / "c.html").write_text('<h1 id="there">')
     (tmp_path / "a.html").write_text(html)
     assert list(BUILD["faults_of"](tmp_path)) == ([fault] if fault else [])
+
+
+def table_of(*titles: str) -> str:
+    head = "".join(f'<th class="head"><p>{title}</p></th>\n' for title in titles)
+    cells = "".join(f"<td><p>{title[:1]}</p></td>\n" for title in titles[:-1])
+    row = f'<tr class="row-even">{cells}<td><p></p></td>\n</tr>'
+    return (
+        f'<table class="table">\n<thead>\n<tr class="row-odd">{head}</tr>\n</thead>\n'
+        f"<tbody>\n{row}\n</tbody>\n</table>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("titles", "kind"),
+    [
+        (("key", "meaning"), ""),
+        (("a", "b", "c"), " some-table"),
+        (("key", "type", "default", "it &amp; that"), " wide-table"),
+    ],
+)
+def test_cells_of_tables_know_their_titles(titles: tuple[str, ...], kind: str) -> None:
+    made = FINISH["finished"](f"<p>x</p>{table_of(*titles)}<p>y</p>")
+    assert f'<table class="table{kind}">' in made
+    named = [f'data-title="{title}"' for title in titles] if kind else []
+    assert all(name in made for name in named)
+    assert made.count("data-title") == len(named)
+    assert made.count("data-empty") == bool(kind)
+
+
+def test_long_names_in_tables_break_where_their_words_end() -> None:
+    name = "a/long_path.of_many/words_in/one"
+    cell = f'<table class="table"><tr><td><span class="pre">{name}</span></td></tr></table>'
+    made = FINISH["finished"](cell)
+    assert "a/<wbr>long_<wbr>path.<wbr>of_" in made
+    assert made.replace("<wbr>", "") == cell
+    assert FINISH["finished"]('<span class="pre">a_b</span>') == '<span class="pre">a_b</span>'
+
+
+def test_pictures_lead_to_their_full_size() -> None:
+    made = FINISH["finished"]('<p><img alt="A" src="../_images/a.svg" /></p>')
+    link = '<a class="picture" href="../_images/a.svg">'
+    assert made == f'<p>{link}<img alt="A" src="../_images/a.svg" /></a></p>'

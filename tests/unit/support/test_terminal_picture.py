@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from html import unescape
+from pathlib import Path
 
 import pytest
-from terminal_picture import LAST, LONGEST, film, picture
+from terminal_picture import COLUMN, LAST, LONGEST, film, picture
 
+PICTURES = Path(__file__).resolve().parents[3] / "docs" / "pictures"
 RED = "\x1b[1;31mno <b> & \x1b[0mrest"
 
 
@@ -65,3 +68,12 @@ def test_who_wants_no_motion_sees_the_end() -> None:
     drawn = film("demo", [(0.0, "one\r\n"), (1.0, "two")], 40, 5)
     still = drawn.partition("prefers-reduced-motion")[2]
     assert "animation:none;transform:translateY(-95px)" in still
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PICTURES.glob("tutorial-*.svg")))
+def test_letters_stand_as_far_apart_as_their_columns(name: str) -> None:
+    """A text that was changed after it was drawn is stretched to the width of the former."""
+    found = re.findall(r'textLength="([\d.]+)"[^>]*>([^<]*)<', (PICTURES / name).read_text())
+    assert found
+    for width, text in found:
+        assert float(width) == pytest.approx(len(unescape(text)) * COLUMN), text

@@ -36,7 +36,7 @@ DEFAULT_PER_HOUR = 20
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 MAIL = {
-    "to": Key("list", required=True, elements="str", description="Who gets it."),
+    "to": Key("list", required=True, elements="str", description="Addresses that get it."),
     "from": Key(required=True, description="Whom it is from."),
     "server": Key(required=True, description="The SMTP server."),
     "port": Key("int", description="Its port.", default="587, 465 or 25, by `security`"),

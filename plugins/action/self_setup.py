@@ -20,7 +20,7 @@ from ..module_utils._ansible.api_module import (
 )
 from ..module_utils._ansible.options import spec_of
 from ..module_utils._core.errors import TpuError
-from ..module_utils._fleet_file.self_setup import split_bucket
+from ..module_utils._fleet_file.self_setup import fleet_of, split_bucket
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.storage import Bucket, Folder, Place
 from ..modules.self_setup import DOCUMENTATION
@@ -33,7 +33,7 @@ from ..plugin_utils.self_setup_open import Raw, open_tools, opened
 from ..plugin_utils.self_setup_publish import Slice, publish, shared_roles
 
 display = Display()
-SHARED = ("project", "api_endpoint", "roles", "applied")
+SHARED = ("project", "owner", "api_endpoint", "roles", "applied")
 PARTS = ("machine_roles", "workspace_roles", "training_roles", "service_roles")
 NAMES = {
     "place": "fleet_self_setup",
@@ -154,6 +154,7 @@ class ActionModule(ActionBase):
             addresses=addresses,
             without=list(without),
             found={name: _told(value) for name, value in agreed.items()},
+            fleet=fleet_of(options["project"] or "", options["owner"]),
         )
 
 

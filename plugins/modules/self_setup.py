@@ -27,6 +27,10 @@ options:
     description: Where, as C(fleet_self_setup) of the fleet file has it.
     type: dict
     required: true
+  owner:
+    description: Value of the label C(tpu-fleet) of the slices. Their machines compare it.
+    type: str
+    default: managed
   slices:
     description: Names of the slices that set themselves up.
     type: list

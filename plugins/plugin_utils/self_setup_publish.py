@@ -39,6 +39,8 @@ class Slice:
     without: Sequence[str] = ()
     # What they agreed on; of what is not here, what they agreed on before.
     found: Mapping[str, Any] = field(default_factory=dict)
+    # Whose it is: project and owner.
+    fleet: Mapping[str, str] = field(default_factory=dict)
 
 
 def pointer_of(one: Slice, agent: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -56,6 +58,7 @@ def pointer_of(one: Slice, agent: str, before: Mapping[str, Any] | None) -> dict
     return {
         "protocol": PROTOCOL,
         "slice": one.name,
+        "fleet": dict(one.fleet),
         "uid": one.uid,
         "agent": agent,
         "workers": [

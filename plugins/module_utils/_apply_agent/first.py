@@ -204,8 +204,12 @@ def verify(text: str, signature: str, keys: List[str]) -> None:
         )
 
 
-def pointer_of(source: Any, slice_name: str) -> Dict[str, Any]:
-    """Return the published pointer, which has the wishes for the workers of this slice."""
+def pointer_of(source: Any, slice_name: str, fleet: Mapping[str, str]) -> Dict[str, Any]:
+    """Return the published pointer, which has the wishes for the workers of this slice.
+
+    It names the slice and its fleet: with one key for two fleets, the pointer of one is no order
+    for a slice of the same name in the other, though anybody who may write here can put it there.
+    """
     # A queued request carries this program for weeks, so the format that it reads must not change.
     try:
         envelope = json.loads(source.read(f"slices/{slice_name}.json"))
@@ -222,6 +226,13 @@ def pointer_of(source: Any, slice_name: str) -> Dict[str, Any]:
     pointer: Dict[str, Any] = json.loads(envelope["pointer"])
     if pointer["slice"] != slice_name:
         raise Trouble(f"what is published for {slice_name} belongs to {pointer['slice']}")
+    theirs = pointer.get("fleet")
+    if theirs != fleet:
+        told = " in project ".join(f"{name}" for name in (fleet["owner"], fleet["project"]))
+        raise Trouble(
+            f"what is published for {slice_name} belongs to another fleet ({theirs}) than this "
+            f"machine ({told}), so it is not used. Publish it again with site.yml"
+        )
     return pointer
 
 
@@ -245,7 +256,7 @@ def once(config: Mapping[str, Any]) -> None:
     """Try the setup once."""
     source = source_of(config["place"])
     try:
-        pointer = pointer_of(source, config["slice"])
+        pointer = pointer_of(source, config["slice"], config["fleet"])
         path = agent_of(source, pointer["agent"])
         start = (
             "import sys; sys.path.insert(0, sys.argv[1]); "

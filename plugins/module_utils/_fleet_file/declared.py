@@ -17,7 +17,7 @@ from .._tpu.model import COMPUTE, TPU
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_spec import parse_duration
 from .grant import Grant, Place, generation_of
-from .self_setup import startup_script
+from .self_setup import fleet_of, startup_script
 
 # What only a queued resource can ask for; the node that comes of it shows other words.
 QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
@@ -242,7 +242,8 @@ class Fleet:
             }
             if want.self_setup:
                 own = str(want.options.get("startup_script") or "")
-                params["startup_script"] = startup_script(self.self_setup, want.name, own)
+                fleet = fleet_of(self.project, self.owner)
+                params["startup_script"] = startup_script(self.self_setup, want.name, fleet, own)
             spec = self._specs[want.name, place] = NodeSpec.from_params(params, self.project)
         return spec
 

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .._apply_agent import first
+from .._core.ownership import DEFAULT_OWNER
 from .._schema.keys import Key, Problem, check_keys, entries, text_of
 
 ENDPOINT = "https://storage.googleapis.com"
@@ -114,12 +115,20 @@ def place_of(declared: Mapping[str, Any]) -> dict[str, str]:
     return {key: str(declared[key]) for key in ("server", "export_path")}
 
 
-def startup_script(place: Mapping[str, Any], slice_name: str, own: str = "") -> str:
+def fleet_of(project: str, owner: str | None) -> dict[str, str]:
+    """Return how a fleet is named where something is published for its machines."""
+    return {"project": project, "owner": owner or DEFAULT_OWNER}
+
+
+def startup_script(
+    place: Mapping[str, Any], slice_name: str, fleet: Mapping[str, str], own: str = ""
+) -> str:
     """Write the startup script of a slice; what its owner wants at each boot is run as well.
 
     The work is done beside the boot: who logs in does not wait for it, nor does anything else.
     """
-    config = json.dumps({"place": place_of(place), "slice": slice_name}, sort_keys=True)
+    said = {"place": place_of(place), "slice": slice_name, "fleet": fleet}
+    config = json.dumps(said, sort_keys=True)
     program = f"/run/tpu-fleet/{UNIT}.py"
     begin = [
         *("systemd-run", "--quiet", "--collect", f"--unit={UNIT}"),

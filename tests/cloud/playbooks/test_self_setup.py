@@ -131,6 +131,8 @@ def test_it_is_published_without_what_was_encrypted(
     assert list((tmp_path / "share").iterdir()) == []
     assert "changed=1" in publisher.publish()
     pointer = publisher.pointer()
+    assert pointer["fleet"].keys() == {"project", "owner"}
+    assert pointer["fleet"]["owner"] == "managed"
     assert [worker["internal_ip"] for worker in pointer["workers"]] == ["10.0.0.2", "10.0.0.3"]
     assert pointer["without"] == [
         "host_base_locale, as it is made of secrets",

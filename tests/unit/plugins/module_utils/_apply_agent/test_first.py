@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import first
@@ -56,6 +58,38 @@ def test_only_what_is_signed_by_one_of_them(keys: list[Path]) -> None:
     ):
         with pytest.raises(first.Trouble, match="not signed with a key"):
             first.verify(text, signed, admitted)
+
+
+FLEET = {"project": "p", "owner": "managed"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"slice": "solo", "fleet": FLEET}, ""),
+        ({"slice": "pair", "fleet": FLEET}, "belongs to pair"),
+        # The same name and the same key, in another project, of another owner, of a version before.
+        ({"slice": "solo", "fleet": {**FLEET, "project": "q"}}, "another fleet"),
+        ({"slice": "solo", "fleet": {**FLEET, "owner": "lab"}}, "another fleet"),
+        ({"slice": "solo"}, "Publish it again"),
+    ],
+)
+def test_a_pointer_is_for_one_slice_of_one_fleet(
+    said: dict[str, Any], why: str, keys: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(said)
+    envelope = json.dumps({"pointer": text, "signature": sign(text, str(keys[0]))})
+    monkeypatch.setattr(
+        first,
+        "metadata",
+        lambda path, _other: f"me:{public(keys[0])}" if "ssh-keys" in path else "",
+    )
+    source = mock.Mock(read=lambda _name: envelope.encode())
+    if why:
+        with pytest.raises(first.Trouble, match=why):
+            first.pointer_of(source, "solo", FLEET)
+    else:
+        assert first.pointer_of(source, "solo", FLEET) == said
 
 
 def test_a_key_that_cannot_sign_is_named(tmp_path: Path) -> None:

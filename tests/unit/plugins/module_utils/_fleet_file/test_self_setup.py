@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import first
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import (
     check_self_setup,
+    fleet_of,
     place_of,
     startup_script,
 )
@@ -82,11 +83,12 @@ def boots(script: str, folder: Path) -> tuple[int, str, list[str]]:
     ],
 )
 def test_the_own_script_is_run_as_it_is(own: str, code: int, output: str, tmp_path: Path) -> None:
-    script = startup_script({"bucket": "lab"}, "solo", own)
+    script = startup_script({"bucket": "lab"}, "solo", fleet_of("p", None), own)
     ended, told, begun = boots(script, tmp_path)
     assert (ended, told) == (code, output)
     assert "--unit=tpu-fleet-self-setup" in begun
     assert '"slice": "solo"' in begun[-1]
+    assert '"fleet": {"owner": "managed", "project": "p"}' in begun[-1]
     program = Path(begun[-2])
     written = Path(first.__file__).read_text()
     assert program.read_text() == written.replace("/run/tpu-fleet", str(tmp_path / "run"))

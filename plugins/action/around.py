@@ -48,7 +48,9 @@ class ActionModule(Declared):
         results = [self._module(module, options) for module, options in calls]
         accounts = [(one.get("service_account") or {}).get("email") for one in results]
         told += [f"Slices act as it with service_account: {email}" for email in accounts if email]
-        return {**together(results), "results": results, "told": told}
+        made = together(results)
+        # Ansible would show the options of each module, too.
+        return made if made.get("failed") else {**made, "results": results, "told": told}
 
     def _firewall(self, seen: list[str]) -> list[around.Call]:
         # In check mode there may be no slice to ask yet.

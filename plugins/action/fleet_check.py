@@ -22,6 +22,7 @@ from ..module_utils._fleet_file.fleet import VARIABLES
 from ..module_utils._fleet_file.notices import notices
 from ..module_utils._schema.keys import UNREADABLE, Problem
 from ..plugin_utils import local_folders, state_folder
+from ..plugin_utils.refused import Refused
 from ..plugin_utils.role_specs import ROLES, role_options
 from ..plugin_utils.variable_files import empty_values, names_by_file
 from ..plugin_utils.worker_facts import REMEDY, SETTING, facts_are_variables
@@ -67,17 +68,15 @@ class ActionModule(ActionBase):
         misspelt = check_variable_names({*given, *files}, roles, files)
         digest = _digest(ours, data)
         if digest == arguments["known"] and not problems and not misspelt:
-            result.update(changed=False, problems=[], digest=digest, at=time.time())
+            result.update(changed=False, digest=digest, at=time.time())
             return result
         problems += check_fleet_file(data, roles, unreadable)
         problems += misspelt
-        result.update(changed=False, problems=[vars(problem) for problem in problems])
         if problems:
             count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
             lines = "\n".join(f"  {problem}" for problem in problems)
-            result.update(failed=True, msg=f"The fleet file has {count}:\n{lines}")
-            return result
-        result.update(digest=digest, at=time.time())
+            raise Refused(f"The fleet file has {count}.", f"Nothing was changed.\n{lines}")
+        result.update(changed=False, digest=digest, at=time.time())
         for notice in notices(data, datetime.now(timezone.utc)):
             display.warning(str(notice))
         return result

@@ -117,6 +117,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._host.doing import report
 from ..module_utils._host.state import locker, wait_for_end
 from ..module_utils._roles.host_base.first_boot import read_packages, too_full
 from ..module_utils._roles.host_base.look import (
@@ -183,11 +184,14 @@ def main() -> None:
         return found
 
     started = time.monotonic()
+    reported: list[str] = []
     while True:
         found = obstacles()
         waited = time.monotonic() - started
         if not found:
             break
+        if reported != (reported := [text for text, _process in found]):
+            report(f"waits: {'; '.join(reported)}")
         if waited >= module.params["timeout"]:
             told = [text for text, _process in found]
             module.fail_json(

@@ -67,26 +67,4 @@ digest:
   description: What stands for the content that was checked.
   returned: success
   type: str
-problems:
-  description: What is wrong; empty when the module succeeds.
-  returned: always
-  type: list
-  elements: dict
-  contains:
-    field:
-      description: Where in the fleet file.
-      type: str
-      sample: fleet_slices[1].accelerator_type
-    value:
-      description: What stands there; none when it is missing or secret.
-      type: raw
-      sample: v4-9
-    message:
-      description: What is wrong with it.
-      type: str
-      sample: is not a known accelerator type
-    remedy:
-      description: What to do.
-      type: str
-      sample: Did you mean v4-8
 """

@@ -47,6 +47,10 @@ class RoleProgress:
     # The role with which each host begins: what another does before it is only begun.
     _first: dict[str, str] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
+    # What the present task of a host reports that it does or waits for.
+    _doing: dict[str, str] = field(default_factory=dict)
+    # The hosts whose last task failed.
+    _failed: set[str] = field(default_factory=set)
 
     def heard(self, host: str, said: Mapping[str, Any]) -> str:
         """Record a message of a host; return a line about the role that it has just finished."""
@@ -63,8 +67,13 @@ class RoleProgress:
             finished = self._line(host)
             self._at[host] = (WAITS, self.clock(), 0)
             return finished
+        if event == "doing":
+            self._doing[host] = str(said["what"])
         if event != "task":
             return ""
+        self._doing.pop(host, None)
+        failed = said["status"] == "failed"
+        (self._failed.add if failed else self._failed.discard)(host)
         role = str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
         before, since, changed = self._at.get(host, (GETS_ENGINE, self.clock(), 0))
         if before == GETS_ENGINE and role != self._first.get(host, role):
@@ -78,6 +87,8 @@ class RoleProgress:
     def ended(self, host: str) -> str:
         """Return the line about the last role of a host that has finished."""
         line = self._line(host)
+        if host in self._failed:
+            line = line.replace("applied:", "failed:", 1)
         self._at.pop(host, None)
         self._ended.add(host)
         return line
@@ -92,7 +103,8 @@ class RoleProgress:
         if longest:
             since, host, role = longest[0]
             more = f", and {len(longest) - 1} more at work" if longest[1:] else ""
-            parts.append(f"[{host}] {role} ({at - since:.0f} s so far){more}")
+            doing = f" {self._doing[host]}" if host in self._doing else ""
+            parts.append(f"[{host}] {role}{doing} ({at - since:.0f} s so far){more}")
         if silent:
             parts.append(f"no word yet from {names(silent)}")
         return f"after {seconds:.0f} s: {'; '.join(parts)}"

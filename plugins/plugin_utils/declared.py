@@ -24,6 +24,9 @@ class Declared(ActionBase):
         self.vars = task_vars or {}
         self._task.args = {**self.declared(), **self._task.args}
         result.update(self.act())
+        if not self._task.diff:
+            # With --diff, Ansible shows it also where the task says diff: false.
+            result.pop("diff", None)
         return result
 
     def declared(self) -> dict[str, Any]:

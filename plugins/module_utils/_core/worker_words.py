@@ -1000,6 +1000,8 @@ def _applied_event(words: Words) -> dict[str, Any]:
         return {"event": event, "name": name, "value": _shared(words, "value")}
     if event == "engine":
         return {"event": event, "seconds": words.number("seconds")}
+    if event == "doing":
+        return {"event": event, "what": words.text("what")}
     if event == "runs":
         return {"event": event, "runs": [_run_change(one) for one in words.objects("runs", 1000)]}
     if event != "task":

@@ -202,8 +202,15 @@ def together() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, grounds: Any) -> Iterator[list[str]]:
+def told(printed: str) -> list[str]:
     """The problems that one command tells of, a line each."""
+    lines = printed.partition("msg: |-\n")[2].partition("\n\nPLAY RECAP")[0].splitlines()
+    return [line.strip() for line in lines]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory, grounds: Any) -> Iterator[str]:
+    """What one command prints about all mistakes."""
     cloud = Emulator()
     ground = grounds(cloud, tmp_path_factory.mktemp("mistakes"))
     # The key that is made where no other one is named; its public half is none of the mistakes.
@@ -222,10 +229,9 @@ def told(tmp_path_factory: pytest.TempPathFactory, grounds: Any) -> Iterator[lis
         timeout=120,
     )
     assert done.returncode == 2, done.stdout + done.stderr
-    lines = done.stdout.partition("msg: |-\n")[2].partition("\n    problems:\n")[0].splitlines()
     # Nobody asked Google for anything.
     assert cloud.control("state", method="GET")["nodes"] == []
-    yield [line.strip() for line in lines]
+    yield done.stdout + done.stderr
     cloud.stop()
 
 
@@ -243,9 +249,14 @@ def test_a_misspelt_variable_of_slices_and_workers_is_told(told: list[str], file
     assert line.endswith(f"Did you mean {meant}?")
 
 
+def test_each_is_told_once(told: list[str], printed: str) -> None:
+    assert len(told) > 20
+    assert [line for line in told if printed.count(line) > 1] == []
+
+
 def test_nothing_else_is_told(told: list[str]) -> None:
     """No mistake makes another one."""
-    problems = [line for line in told if ": " in line and not line.startswith("The fleet file")]
+    problems = [line for line in told if ": " in line and not line.startswith("Nothing was")]
     expected = [words for _fleet, words in MISTAKES.values()]
     expected += [[name, meant] for name, meant in ELSEWHERE.values()]
     extra = [p for p in problems if not any(all(w in p for w in words) for words in expected)]

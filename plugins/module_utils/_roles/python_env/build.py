@@ -32,6 +32,7 @@ from ..._host.as_user import (
     foreign,
     run,
 )
+from ..._host.doing import report
 from ..._host.open_paths import TooMuchError, is_mentioned
 from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
 from ..._host.unpack import link_target
@@ -562,6 +563,8 @@ class Builder:
         tools = self.index
         names = torch_names(self.spec, self.accelerator) if tools.torch_index else []
 
+        report(f"resolves the packages of environment {self.spec.name}")
+
         def compiled() -> str:
             with tempfile.TemporaryDirectory(prefix="tpu-fleet-lock-") as name:
                 folder = Path(name)
@@ -610,6 +613,7 @@ class Builder:
         tools.run(tools.uv, *argv, user=owner)
         if library:
             acting(owner, lambda: _load_at_start(folder, library))
+        report(f"installs {len(lock_lines(lock))} packages into environment {self.spec.name}")
         own, rest = split_torch(lock) if tools.torch_index else ([], lock_lines(lock))
         if own:
             # First, so that no later package installs the PyTorch with CUDA as a dependency.
@@ -618,7 +622,9 @@ class Builder:
         self._install(folder, owner, [line for line in rest if is_direct(line)], hashes=False)
         python = str(folder / "bin" / "python")
         if tools.params["compile_bytecode"]:
+            report(f"compiles the packages of environment {self.spec.name}")
             tools.run(python, "-I", "-c", COMPILE, user=owner)
+        report(f"checks environment {self.spec.name}")
         imported, found = PROBED[self.spec.framework]
         if self.accelerator != "tpu":
             found = ""

@@ -259,6 +259,35 @@ def test_each_role_is_told_when_the_next_one_begins() -> None:
     assert progress.ended("w1") == ""
 
 
+def test_who_waits_is_told_what_a_task_does() -> None:
+    now = [0.0]
+    progress = RoleProgress(lambda: now[0])
+
+    def event(**said: Any) -> str:
+        return progress.heard("w0", {"say": "event", **said})
+
+    progress.heard("w0", {"say": "begin", "roles": ["host_base"], "reasons": []})
+    event(event="task", task="tpu.fleet.host_base : Check", status="ok")
+    event(event="doing", what="waits: /var/lib/dpkg/lock is locked (apt of root, pid 7)")
+    now[0] = 9
+    told = progress.still(["w0"], 9)
+    assert "[w0] host_base waits: /var/lib/dpkg/lock is locked (apt of root, pid 7) (9 s" in told
+    event(event="task", task="tpu.fleet.host_base : Wait", status="ok")
+    assert "waits:" not in progress.still(["w0"], 9)
+
+
+def test_a_role_that_failed_is_not_applied() -> None:
+    progress = RoleProgress(lambda: 0.0)
+    for task, status in (("Look", "failed"), ("Look again", "changed"), ("Build", "failed")):
+        said = {"event": "task", "task": f"tpu.fleet.python_env : {task}", "status": status}
+        progress.heard("w0", {"say": "event", **said})
+    assert progress.ended("w0") == "failed: [w0] python_env, 1 changed, in 0 s"
+    # One that was rescued is.
+    progress.heard("w1", {"say": "event", **said})
+    progress.heard("w1", {"say": "event", **said, "status": "ok"})
+    assert progress.ended("w1").startswith("applied: [w1]")
+
+
 def test_a_login_that_stays_denied_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply_run, "DENIED_FOR", 0.05)
     monkeypatch.setattr(apply_run, "PAUSE", 0.02)

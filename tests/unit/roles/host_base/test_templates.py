@@ -29,3 +29,9 @@ def test_updates_of_libraries_restart_no_run(tmp_path: Path) -> None:
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.stdout.split(), done.stderr) == (asked[:3], "")
+
+
+def test_no_user_holds_the_lock_of_debconf() -> None:
+    """Closed before packages are installed."""
+    files = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__host_base_updates_files"]
+    assert {"path": "/var/cache/debconf", "state": "directory", "mode": "0700"} in files

@@ -1,12 +1,15 @@
-"""What root installs on machines is what `make lock` pinned."""
+"""What root installs, on machines and for development, is what `make lock` pinned."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import runpy
+import tomllib
 from pathlib import Path
 
+import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host.pinned import (
     ENGINES,
     HASHES,
@@ -58,3 +61,44 @@ def test_the_key_of_deadsnakes_is_the_one_that_launchpad_names() -> None:
     assert (packet[0], packet[3]) == (0x99, 4)
     name = hashlib.sha1(packet, usedforsecurity=False).hexdigest()
     assert name == "f23c5a6cf475977595c89f51ba6932366a755776"
+
+
+def test_what_builds_the_wheel_is_pinned_with_what_it_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    pinned = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8")
+    for name in project["build-system"]["requires"]:
+        assert re.search(rf"^{name}==\S+ \\\n +--hash=sha256:", pinned, re.MULTILINE), name
+    assert project["dependency-groups"]["build"] == project["build-system"]["requires"]
+
+
+# As `scripts/venv` and its siblings call them.
+INSTALLS = re.compile(r"\bpip install\b|\bpip sync\b|\buv\S* build\b")
+
+
+@pytest.mark.parametrize("name", ["venv", "environment", "check-package"])
+def test_no_script_installs_or_builds_with_what_no_hash_pins(name: str) -> None:
+    lines = (ROOT / "scripts" / name).read_text(encoding="utf-8").splitlines()
+    installs = [line for line in lines if INSTALLS.search(line) and "grep" not in line]
+    assert installs
+    for line in installs:
+        # Our own wheel: built by what is installed, and nothing is fetched.
+        if "--no-build-isolation" in line:
+            assert "--offline" in line, line
+            continue
+        hashed = "--require-hashes" in line or re.search(r"--constraints \S*requirements/dev", line)
+        assert hashed, line
+        # Whatever has no wheel would be built with the newest of the index.
+        wheels = ("--no-build ", "--only-binary :all:", '"${builds[@]}"')
+        assert any(words in line for words in wheels), line
+
+
+def test_no_other_script_installs() -> None:
+    """A further one belongs into the list above."""
+    found = set()
+    for path in (ROOT / "scripts").iterdir():
+        if path.is_file() and path.suffix != ".py":
+            lines = path.read_text(encoding="utf-8").splitlines()
+            code = (line for line in lines if not line.lstrip().startswith("#"))
+            if any(INSTALLS.search(line) and "grep" not in line for line in code):
+                found.add(path.name)
+    assert found == {"venv", "environment", "check-package"}

@@ -152,7 +152,7 @@ def node(name: str, kind: str, owner: str, workers: int = 1, **more: Any) -> Nod
 
 
 SPOT = {"schedulingConfig": {"spot": True}}
-COMING = {"type": "SCHEDULED", "windowStartTime": "2026-11-28T00:39:00Z"}
+COMING = {"type": "SCHEDULED", "windowStartTime": "2026-11-28T00:39:00.171036000Z"}
 NODES = (
     node("pair", "v4-16", "managed", 2),
     node("cheap", "v4-8", "managed", **SPOT),

@@ -35,7 +35,7 @@ from tpu_fleet.watch.memory import Memory, SliceMemory
 from tpu_fleet.workers.run_view import RunView
 
 NAN = "loss is NaN since step 121; last checkpoint before it: step 100"
-MAINTENANCE = "maintenance is planned: SCHEDULED at 2026-11-28T00:39:00Z"
+MAINTENANCE = "maintenance is planned: SCHEDULED at 2026-11-28 00:39 UTC"
 UNHEALTHY = "is under maintenance and comes back when it is rescheduled (chip 2)"
 
 

@@ -378,6 +378,10 @@ class RunStatus:
     """A number, or what JSON has none for: nan, inf, -inf."""
     loss_trouble: Mapping[str, Any] | None = None
     """Since when the loss is no number or has exploded; `run_states.loss_said` reads it."""
+    checkpoints_on: str = ""
+    """On what the checkpoints are: bucket, NFS share, data disk, own disk; empty if not known."""
+    declared: bool = True
+    """Whether the worker has its definition: a run that is taken out of the fleet file has none."""
     saved_at: float | None = None
     """When the newest checkpoint was written; 0 if there is none, None if nobody can see it."""
     start: float | None = None
@@ -450,6 +454,8 @@ def _whole_status(words: Words) -> RunStatus:
         first_step_at=words.real("first_step_at", None),
         loss=_loss(words),
         loss_trouble=_loss_trouble(words.value.get("loss_trouble")),
+        checkpoints_on=words.text("checkpoints_on", "", 20),
+        declared=words.flag("declared", True),
         saved_at=words.real("saved_at", None),
         start=words.real("start", None),
         end=words.real("end", None),

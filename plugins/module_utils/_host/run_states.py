@@ -21,6 +21,8 @@ NOT_STARTED = "not started"
 NOT_BACK = "not back since the reboot"
 """The state of a run whose status is from before the reboot of its worker."""
 
+REMOVED = "removed"
+"""Shown as the state of a run that is no longer declared, and of which nothing is alive."""
 ENDED = (SUCCEEDED, FAILED)
 """The run has done what it was declared for, or will not be tried again."""
 ENDED_OR_STOPPED = (*ENDED, STOPPED)
@@ -32,7 +34,7 @@ BAD_LOSS = "bad loss"
 """In RANKS: a run that works or has succeeded, with a loss that is no number or has exploded."""
 TROUBLE = (FAILED, REFUSED, NOT_BACK, BAD_LOSS, RESTARTING)
 """What a person should look at."""
-RANKS = (*TROUBLE, PENDING, NOT_STARTED, RUNNING, STOPPED, SUCCEEDED)
+RANKS = (*TROUBLE, PENDING, NOT_STARTED, RUNNING, STOPPED, SUCCEEDED, REMOVED)
 """The order of states, the most urgent first."""
 
 EXPLODED = "exploded"

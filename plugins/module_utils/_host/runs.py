@@ -110,11 +110,17 @@ class RunFiles:
         """Return a summary of a run: its status, or its definition if it has none."""
         status = self.status(run)
         if status:
-            return {key: value for key, value in status.items() if key not in LONG}
+            told = {key: value for key, value in status.items() if key not in LONG}
+            return told if self.is_declared(run) else {**told, "declared": False}
         declared = self.definition(run)
         if declared:
             return {"run": run, "user": declared.get("user", ""), "state": NOT_STARTED}
         return {}
+
+    def is_declared(self, run: str) -> bool:
+        """Return whether a run has its definition; true where that cannot be seen."""
+        may_look = os.access(str(self.definitions), os.X_OK)
+        return not may_look or (self.definitions / f"{run}.json").exists()
 
     def declared(self) -> list[str]:
         """Return the names of the runs that are declared here."""

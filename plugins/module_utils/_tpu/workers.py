@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .accelerators import parse as parse_accelerator
-from .model import COMPUTE
+from .model import COMPUTE, parse_time
 
 if TYPE_CHECKING:
     from .model import Node
@@ -181,8 +181,10 @@ def maintenance_text(coming: Any) -> str:
     """Return which maintenance the API announces, and when; empty if there is none."""
     if not isinstance(coming, Mapping) or not coming:
         return ""
-    start = coming.get("windowStartTime") or coming.get("latestWindowStartTime") or "soon"
-    return f"{coming.get('type', 'maintenance')} at {start}"
+    start = str(coming.get("windowStartTime") or coming.get("latestWindowStartTime") or "")
+    instant = parse_time(start)
+    when = f"at {instant:%Y-%m-%d %H:%M} UTC" if instant else f"at {start or 'soon'}"
+    return f"{coming.get('type', 'maintenance')} {when}"
 
 
 def labels_of(nodes: Iterable[Node]) -> dict[tuple[str, str, str, str], str]:

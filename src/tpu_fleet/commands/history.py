@@ -14,8 +14,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ..history.causes import WORDS
 from ..history.record import history_here, option_of_days, stories
 from ..history.store import Event, HistoryError
-from ..history.story import QUIET, RunStory
-from ..page.words import iso, long, many, percent, said, title_of
+from ..history.story import RunStory, news_of
+from ..page.words import iso, long, many, percent, said, title_of, where_of
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 
@@ -63,7 +63,7 @@ def runs_table(found: Sequence[RunStory]) -> Table:
             one.run,
             one.slice,
             one.user,
-            one.state,
+            one.word,
             str(len(one.attempts)),
             str(len(one.interruptions)),
             long(one.down),
@@ -76,9 +76,7 @@ def runs_table(found: Sequence[RunStory]) -> Table:
 def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple[float, ...]]:
     """Return (time, where, what, details) of interruptions and events, in the order of time."""
     rows: list[Any] = [
-        (event.at, f"{event.slice}/{event.run}".strip("/"), title_of(event), said(event))
-        for event in events
-        if event.name not in QUIET
+        (event.at, where_of(event), title_of(event), said(event)) for event in news_of(events)
     ]
     for one in found:
         for attempt in one.interruptions:
@@ -88,14 +86,15 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
             if attempt.again:
                 cost.append(f"{many(attempt.again, 'step')} again")
             what = f"attempt {attempt.number}: {WORDS.get(attempt.kind, attempt.kind)}"
-            rows.append((attempt.ended, one.name, what, ", ".join(cost)))
+            where = f"{one.slice} \u00b7 {one.run}"
+            rows.append((attempt.ended, where, what, ", ".join(cost)))
     return sorted(rows)
 
 
 @click.command()
 @option_of_days
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.argument("wanted", nargs=-1, metavar="[RUN]...")
+@click.argument("wanted", nargs=-1, metavar="[RUN|SLICE]...")
 def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> None:
     """Show what happened: runs, interruptions, events.
 
@@ -113,14 +112,15 @@ def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> Non
             kept.close()
     except HistoryError as error:
         raise click.ClickException(str(error)) from error
-    names = sorted({one.run for one in found})
+    slices = {one.slice for one in found} | {event.slice for event in events if event.slice}
+    names = sorted({one.run for one in found} | slices)
     for name in wanted:
         if name not in names:
             there = ", ".join(names) or "none at all"
-            raise click.ClickException(f"There is no run {shown(name)}. There is {there}.")
+            raise click.ClickException(f"There is no run or slice {shown(name)}. There is {there}.")
     if wanted:
-        found = [one for one in found if one.run in wanted]
-        events = [event for event in events if event.run in wanted]
+        found = [one for one in found if one.run in wanted or one.slice in wanted]
+        events = [event for event in events if event.run in wanted or event.slice in wanted]
     if machine_readable:
         runs = [told(one) for one in found]
         click.echo(json.dumps({"runs": runs, "events": [*map(as_event, events)]}, indent=2))

@@ -13,7 +13,7 @@ from .store import GAP, Event
 SUCCEEDED, STOPPED, CHANGED = "succeeded", "stopped", "changed"
 CRASHED, HUNG, FENCED, TERMINAL = "crashed", "hung", "fenced", "terminal"
 REBOOTED, MAINTENANCE, LOST, PREEMPTED = "rebooted", "maintenance", "lost", "preempted"
-OTHER = "other"
+OTHER, REMOVED = "other", "removed"
 WORDS = {
     SUCCEEDED: "succeeded",
     STOPPED: "stopped by somebody",
@@ -27,8 +27,12 @@ WORDS = {
     LOST: "worker not heard",
     PREEMPTED: "slice lost",
     OTHER: "ended",
+    REMOVED: "no longer declared",
 }
 """For people: the kinds of ends."""
+NO_INTERRUPTION = (SUCCEEDED, REMOVED)
+"""Ends that were wanted, and that nothing follows."""
+OWN_DISK = "own disk"
 ANNOUNCED = 1800.0
 """Seconds after the announcement of a maintenance in which a reboot is that maintenance.
 
@@ -60,6 +64,13 @@ def cause_of(events: Sequence[Event], lost: float | None) -> Cause:
     if lost is not None and taken and lost - min(event.at for event in ends) <= GAP:
         return Cause(PREEMPTED, "")
     return cause
+
+
+def of_checkpoints(checkpoints_on: str) -> str:
+    """Return what the loss of a slice does to checkpoints that are there."""
+    if checkpoints_on == OWN_DISK:
+        return "its checkpoints were deleted with its own disk"
+    return f"its checkpoints are kept ({checkpoints_on})" if checkpoints_on else ""
 
 
 def _judged(events: Sequence[Event], ends: Sequence[Event]) -> Cause:

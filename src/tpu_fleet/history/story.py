@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +17,26 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 )
 
 from ..workers.run_view import RunView
-from .causes import STOPPED, SUCCEEDED, WORDS, cause_of
+from .causes import (
+    NO_INTERRUPTION,
+    PREEMPTED,
+    REMOVED,
+    STOPPED,
+    SUCCEEDED,
+    WORDS,
+    cause_of,
+    of_checkpoints,
+)
 from .look import STEP
 from .store import GAP, Event, Point, Span
 
 BEGUN = "attempt-started"
-QUIET = frozenset({BEGUN, "attempt-ended", "progress", "queue-left", "peer-back"})
+QUIET = frozenset({
+    BEGUN, "attempt-ended", "progress", "queue-left", "peer-back", "agent-started",
+})  # fmt: skip
 """Events that are no news: the attempts themselves show them, or they end another one."""
+AT_ONCE = 120.0
+"""Seconds within which the workers of a gang report one event."""
 NO_VIEW = RunView("", "")
 TOGETHER = 600.0
 """Seconds within which the workers of a gang begin one attempt."""
@@ -55,7 +68,7 @@ class Attempt:
     @property
     def interrupted(self) -> bool:
         """Whether something ended it before the run was done."""
-        return bool(self.kind) and self.kind != SUCCEEDED
+        return bool(self.kind) and self.kind not in NO_INTERRUPTION
 
 
 @dataclass(frozen=True)
@@ -85,9 +98,14 @@ class RunStory:
         return f"{self.slice}/{self.run}"
 
     @property
+    def word(self) -> str:
+        """Its state, as `runs` and `top` show it."""
+        return self.view.word if self.view.state == self.state else self.state
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing of it is alive, and nothing starts it."""
-        return self.state in ENDED_OR_STOPPED
+        return self.state in (*ENDED_OR_STOPPED, REMOVED)
 
     @property
     def interruptions(self) -> list[Attempt]:
@@ -204,9 +222,10 @@ def runs_of(
         attempts = attempts_of(told, lost, own.get(STEP, ()), state, until)
         followed = [later.begun for later in attempts[1:]]
         attempts = attempts[sum(begun < since for begun in followed) :]
+        attempts = [_explained(one, view, one is attempts[-1]) for one in attempts]
         if not attempts and span is not None:
             attempts = _from_spans([one for one in spans if one.name == key], state)
-        marks = [e for e in told if e.name not in QUIET] + of_slice.get(name, [])
+        marks = news_of(told) + of_slice.get(name, [])
         if not attempts and span is None and not marks:
             continue  # it ended before
         found.append(
@@ -225,6 +244,38 @@ def runs_of(
             )
         )
     return found
+
+
+def news_of(events: Iterable[Event]) -> list[Event]:
+    """Return what is news, each event of a gang once: `workers` has those that report it."""
+    found: list[Event] = []
+    newest: dict[tuple[Any, ...], int] = {}
+    for event in sorted(one for one in events if one.name not in QUIET):
+        detail = {key: value for key, value in event.detail.items() if key != "boot_id"}
+        about = (event.slice, event.run, event.name, event.attempt, str(detail))
+        at = newest.get(about)
+        if event.worker >= 0 and at is not None and event.at - found[at].at <= AT_ONCE:
+            workers = {*workers_of(found[at]), event.worker}
+            found[at] = replace(found[at], detail={**found[at].detail, "workers": sorted(workers)})
+        else:
+            newest[about] = len(found)
+            found.append(event)
+    return found
+
+
+def workers_of(event: Event) -> list[int]:
+    """Return the workers that report an event."""
+    return list(event.detail.get("workers") or [event.worker])
+
+
+def _explained(one: Attempt, view: RunView, is_last: bool) -> Attempt:
+    """Add what became of the checkpoints of a lost slice, and that a run was removed."""
+    if one.kind == PREEMPTED:
+        said = (one.why, of_checkpoints(view.checkpoints_on))
+        return replace(one, why="; ".join(text for text in said if text))
+    if is_last and one.kind == STOPPED and view.state == REMOVED:
+        return replace(one, kind=REMOVED, why="")
+    return one
 
 
 def attempts_of(

@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
-from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import RUNNING
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
+    REMOVED,
+    RUNNING,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
     host_names,
     natural_key,
@@ -212,10 +215,10 @@ def page_of(
     _use_and_money(page)
     _grant(page, grant, looked("grant"), now, _body(facts, "grant", {}).get("left", {}))
     page.prices = str(_body(facts, "grant", {}).get("prices", ""))
-    news = [event for event in events if event.name not in story.QUIET]
+    news = story.news_of(events)
     page.events = news[-MOST_EVENTS:][::-1]
     page.more_events = max(0, len(news) - MOST_EVENTS)
-    _now(page, current, there, _body(facts, "grant", {}), _body(facts, "nodes", []))
+    _now(page, current, _body(facts, "grant", {}), _body(facts, "nodes", []))
     return page
 
 
@@ -243,13 +246,13 @@ def _newest(
 def _now(
     page: Page,
     nodes: Mapping[str, Span],
-    runs: Mapping[str, Span],
     grant: Mapping[str, Any],
     everybodys: Sequence[Mapping[str, Any]],
 ) -> None:
     """Fill in the summary, the tiles, and what needs a person."""
     answering = sum(state == ANSWERS for _name, state, _why in page.workers)
-    running = [card for card in page.runs if card.there and card.story.state == RUNNING]
+    there = [card for card in page.runs if card.there and card.story.state != REMOVED]
+    running = [card for card in there if card.story.state == RUNNING]
     ready = sum(row.state == READY for row in page.slices)
     page.chips = sum(int(span.value.get("chips") or 0) for span in nodes.values())
     page.busy = sum({card.story.slice: card.story.chips for card in running}.values())
@@ -258,7 +261,7 @@ def _now(
     risk = sum(age / 3600 * chips for age, chips in risks)
     page.attention = _attention(page, grant)
     page.tiles = [
-        Tile("Runs", f"{len(running)} of {len(runs)}", ", ".join(["are running", *_bad(page)]),
+        Tile("Runs", f"{len(running)} of {len(there)}", ", ".join(["are running", *_bad(page)]),
              any(card.troubled for card in page.runs)),
         Tile("Slices", f"{ready} of {len(page.slices)}", "are ready", ready < len(page.slices)),
         Tile("Workers", f"{answering} of {len(page.workers)}", "answer",
@@ -276,12 +279,8 @@ def _now(
             Tile("Grant", days_left(first.days), f"ends {first.last_day}", first.days < 7)
         )  # fmt: skip
     troubled = sum(card.troubled for card in page.runs) + sum(row.troubled for row in page.slices)
-    page.summary = (
-        f"{len(running)} of {len(runs)} runs are running, {ready} of {len(page.slices)} slices "
-        f"are ready, {answering} of {len(page.workers)} workers answer."
-    )
     if troubled == 0 and not page.attention:
-        page.summary += " Nothing needs you."
+        page.summary = "Nothing needs you."
 
 
 def _bad(page: Page) -> list[str]:

@@ -72,6 +72,8 @@ def _template() -> Template:
         speed_text=speed_text,
         state_class=state_class,
         title_of=words.title_of,
+        where_of=words.where_of,
+        workers_in=words.workers_in,
         most_rows=MOST_ROWS,
         open_runs=OPEN_RUNS,
     )

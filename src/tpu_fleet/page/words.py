@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from ..history.store import Event
+from ..history.story import workers_of
 from ..show.cost import dollars
 from ..show.times import long
 
@@ -89,6 +91,30 @@ def _seconds(told: Any) -> str:
 def kind_of(event: Event) -> str:
     """Return how grave an event is: bad, good or note."""
     return "bad" if event.name in BAD else "good" if event.name in GOOD else "note"
+
+
+def where_of(event: Event) -> str:
+    """Return of which slice, workers and run an event is."""
+    workers = [worker for worker in workers_of(event) if worker >= 0]
+    parts = [event.slice, f"w{_ranges(workers)}" if workers else ""]
+    return " ".join(filter(None, parts)) + (f" · {event.run}" if event.run else "")
+
+
+def workers_in(event: Event) -> str:
+    """Return the workers that report an event; those of the watcher are none."""
+    workers = [worker for worker in workers_of(event) if worker >= 0]
+    return _ranges(workers) if workers else "watcher"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Format numbers as in 0-3,5."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
 def title_of(event: Event) -> str:

@@ -12,8 +12,10 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
+    ENDED_OR_STOPPED,
     LAST_LINES,
     NOT_BACK,
+    REMOVED,
     RUNNING,
     SUCCEEDED,
     is_trouble,
@@ -114,7 +116,7 @@ class RunView:
     slice: str
     user: str = ""
     state: str = ""
-    """The worst of its workers in the newest attempt."""
+    """The worst of its workers in the newest attempt; REMOVED if it is no longer declared."""
     alike: int = 1
     """Workers in that state."""
     attempt: int = 0
@@ -127,6 +129,8 @@ class RunView:
     """The loss that a worker reported: a number, or nan, inf, -inf."""
     loss_trouble: Mapping[str, Any] | None = None
     """Since when the loss is no number or has exploded; see `run_states.loss_said`."""
+    checkpoints_on: str = ""
+    """On what its checkpoints are; empty if that is not known."""
     saved_at: float | None = None
     """When the newest checkpoint was written, by its worker's clock; 0: none, None: unknown."""
     saved_age: float | None = None
@@ -224,11 +228,13 @@ def view_of(runs: Sequence[Run]) -> RunView:
     in_order = in_trouble or [one.status for one in sorted(of_attempt, key=lambda o: o.worker)]
     loss = next((one.loss for one in in_order if one.loss is not None), None)
     trouble = in_trouble[0].loss_trouble if in_trouble else None
+    removed = not first.status.declared and first.state in ENDED_OR_STOPPED
+    reasons = [one.status.ending.reason or one.status.reason for one in by_weight]
     return RunView(
         run=first.run,
         slice=first.slice,
         user=first.status.user,
-        state=first.state,
+        state=REMOVED if removed else first.state,
         alike=sum(one.state == first.state for one in runs),
         attempt=first.status.attempt,
         step=min(steps, default=None),
@@ -242,7 +248,8 @@ def view_of(runs: Sequence[Run]) -> RunView:
         since=first.since,
         age=max(ages, default=None),
         waits_for=first.waits_for,
-        reasons=_unique(one.status.ending.reason or one.status.reason for one in by_weight),
+        reasons=("it is no longer declared",) if removed else _unique(reasons),
+        checkpoints_on=first.status.checkpoints_on,
         problems=_unique(problem for one in by_weight for problem in one.status.problems),
         exit_code=fault.exit_code,
         signal=fault.signal,

@@ -34,8 +34,8 @@ def test_it_is_written_and_says_who_does_not_answer(cloud: Emulator, watched: An
     file = watched.folder / "team.html"
     assert run(watched, "page", "--to", str(file)) == f"{file.as_uri()}\n"
     text = file.read_text()
-    assert "0 of 1 workers answer" in text
-    assert "1 of 1 slices are ready" in text
+    assert "<dt>Workers</dt><dd><b>0 of 1</b> <span>answer</span>" in text
+    assert "<dt>Slices</dt><dd><b>1 of 1</b> <span>are ready</span>" in text
     # What the page has seen is kept, and so is what `status` sees.
     assert json.loads(run(watched, "history", "--json")) == {"runs": [], "events": []}
     run(watched, "status")

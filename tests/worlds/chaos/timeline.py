@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tpu_fleet.history.story import QUIET, RunStory
+from tpu_fleet.history.story import AT_ONCE, QUIET, RunStory, workers_of
 
 UNHEARD = 240.0
 """What a machine writes so shortly before it is lost, nobody can ask it any more."""
@@ -53,4 +53,8 @@ def stands(event: Mapping[str, Any], worker: int, run: RunStory) -> bool:
         )
     if name in QUIET:
         return True
-    return any(mark.at == at and mark.worker == worker and mark.name == name for mark in run.marks)
+    # What several workers report at once stands there once.
+    return any(
+        0 <= at - mark.at <= AT_ONCE and worker in workers_of(mark) and mark.name == name
+        for mark in run.marks
+    )

@@ -205,6 +205,9 @@ class Agent:
         # Who leads knows; others look as well as long as they were told nothing.
         waiting = idle and not self.leaving and phase in (GATHERING, "")
         self.readiness.look(self.order, waiting, not idle)
+        if self.readiness.checkpoints_on:
+            on = self.readiness.checkpoints_on
+            self.memory = replace(self.memory, checkpoints_on=on)
         if idle:
             return
         try:

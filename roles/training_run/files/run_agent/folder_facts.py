@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Tuple
 
 
 def real_folder(path: str) -> str:
@@ -13,8 +13,28 @@ def real_folder(path: str) -> str:
     return real if Path(real).is_dir() else ""
 
 
+BUCKET, SHARE, DATA_DISK, OWN_DISK = "bucket", "NFS share", "data disk", "own disk"
+PLACES = (BUCKET, SHARE, DATA_DISK, OWN_DISK)
+"""Where a folder can be; only the machine's own disk is deleted with the machine."""
+
+
+def place_of(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
+    """Return on what a folder is, or will be: a word of PLACES."""
+    point, kind = _mount_of(folder, mounts)
+    if kind.startswith("fuse"):
+        return BUCKET
+    if kind.startswith("nfs"):
+        return SHARE
+    return OWN_DISK if point == "/" else DATA_DISK
+
+
 def kind_of(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
     """Return the type of the file system that a folder is on, or will be."""
+    return _mount_of(folder, mounts)[1]
+
+
+def _mount_of(folder: Path, mounts: Path) -> Tuple[str, str]:
+    """Return mount point and type of the file system that a folder is on."""
     place, best, kind = os.path.realpath(str(folder)), "", ""
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         left, _dash, right = line.partition(" - ")
@@ -22,7 +42,7 @@ def kind_of(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
         inside = place == point or place.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):  # of two on one place, the later hides the other
             best, kind = point, right.split()[0]
-    return kind
+    return best, kind
 
 
 def free_bytes(folder: Path) -> Optional[int]:

@@ -15,7 +15,7 @@ from typing import Any, Dict, Optional
 
 from . import as_user, fence, notify
 from .config import Config
-from .folder_facts import free_bytes, kind_of
+from .folder_facts import PLACES, free_bytes, kind_of, place_of
 from .messages import is_whole
 
 # On a disk of its own nobody else can still be writing. All other kinds may be shared.
@@ -39,6 +39,7 @@ def child(text: str) -> int:
             error = f"{path}: {trouble.strerror}"
     shown = asdict(found) if found else None
     told = {"mark": shown, "free": free_bytes(path.parent), "error": error}
+    told["place"] = place_of(path.parent)
     print(json.dumps({**told, "alone": kind_of(path.parent) in _OF_ONE_MACHINE}))
     return 0
 
@@ -87,4 +88,5 @@ def _typed(answer: Any) -> Dict[str, Any]:
         "free": free if is_whole(free) else None,
         "error": notify.one_line(str(answer.get("error") or "")),
         "alone": answer.get("alone") is True,
+        "place": answer.get("place") if answer.get("place") in PLACES else "",
     }

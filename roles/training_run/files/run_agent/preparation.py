@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 
 from . import devices, fence, store, terminal
 from .config import Config
+from .folder_facts import BUCKET
 from .folder_look import FolderLook
 from .gang_state import Gang
 from .hand import Hand
@@ -63,6 +64,8 @@ class Preparation:
         self._looked = 0.0
         self._patience = fence.Patience(config.timing.fence)
         self._named = ""
+        # On what the checkpoints are; empty until it was looked at, or where there are none.
+        self.place = BUCKET if config.checkpoint_dir.startswith("gs://") else ""
         self.floor = 0
         self.run_id = ""
         self.elsewhere = ""
@@ -95,6 +98,7 @@ class Preparation:
             if answer is None:
                 return f"the checkpoint folder {self._folder} does not answer"
             self._found, self._looked = answer, now
+            self.place = answer.get("place") or self.place
         if self._found.get("error"):
             text, self._found = str(self._found["error"]), None
             return text

@@ -101,6 +101,11 @@ class Readiness:
             found.append(("MEGASCALE_PORT", config.megascale_port))
         return found
 
+    @property
+    def checkpoints_on(self) -> str:
+        """Return on what the checkpoints are; empty when that is not known."""
+        return self._preparation.place
+
     def forget(self) -> None:
         """Look at everything anew before the next start."""
         self._looked = None

@@ -43,6 +43,7 @@ class Memory:
     loss: Union[float, str, None] = None  # that this attempt reported last
     loss_watch: Dict[str, Any] = field(default_factory=dict)  # what is known of all losses
     saved_at: Optional[float] = None  # of the newest checkpoint; 0: there is none, None: not seen
+    checkpoints_on: str = ""  # a word of folder_facts.PLACES, or nothing
     asked: str = ""  # why the program was last asked to save
     announced: str = ""  # the maintenance that was last told of
     fenced: str = ""
@@ -57,7 +58,8 @@ class Memory:
         # Another definition may have another checkpoint folder, which nobody has seen yet.
         if same:
             return memory
-        return replace(memory, ended="", workdir="", saved_at=None, loss_watch={})
+        changes = {"ended": "", "workdir": "", "saved_at": None, "checkpoints_on": ""}
+        return replace(memory, loss_watch={}, **changes)
 
 
 @dataclass(frozen=True)

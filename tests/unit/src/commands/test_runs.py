@@ -113,6 +113,11 @@ PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "-", "1 h", "p
             tuple({"state": "pending", "queue": {"behind": "big", "user": "bob"}} for _ in "ab"),
             [[*PAIR[:3], "pending", *PAIR[4:9], "-", PAIR[10], "waits for big of bob"]],
         ),
+        # It was taken out of the fleet file, which is no trouble and no stop by hand.
+        (
+            tuple({"state": "stopped", "reason": "told to stop", "declared": False} for _ in "ab"),
+            [[*PAIR[:3], "removed", *PAIR[4:9], "-", PAIR[10], "it is no longer declared"]],
+        ),
         (
             tuple({"state": "failed", "since": None, "end": 4570.0} for _ in "ab"),
             [[*PAIR[:3], "failed", *PAIR[4:9], "30 s", *PAIR[10:]]],

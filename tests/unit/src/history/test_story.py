@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from tpu_fleet.history.store import Event, Point, Span
-from tpu_fleet.history.story import IDLE, RunStory, attempts_of, burns_of, days_of, runs_of
+from tpu_fleet.history.story import (
+    IDLE,
+    RunStory,
+    attempts_of,
+    burns_of,
+    days_of,
+    news_of,
+    runs_of,
+    workers_of,
+)
 from tpu_fleet.workers.run_view import RunView
 
 DAY = 20_000 * 86400.0
@@ -202,3 +211,53 @@ def test_pace_is_that_within_attempts() -> None:
     attempts = tuple(told(FAILED, "failed", steps=steps))
     run = RunStory("pair", "digits", attempts=attempts, curves={"step": steps}, until=1000.0)
     assert run.pace == 1.0
+
+
+def test_what_several_workers_report_at_once_is_one_event() -> None:
+    events = [
+        *gang(100, "maintenance-announced", 1, when="soon"),
+        *gang(100, "agent-started", 1),
+        event(150, "disk-low", 1, 1, what="/ has 1 MB left"),
+        event(900, "maintenance-announced", 1, 0, when="soon"),
+    ]
+    found = [(one.at, one.name, workers_of(one)) for one in news_of(events)]
+    assert found == [
+        (100, "maintenance-announced", [0, 1]),
+        (150, "disk-low", [1]),
+        (900, "maintenance-announced", [0]),
+    ]
+
+
+def story_of(events: list[Event], view: RunView, lost: float | None = None) -> RunStory:
+    spans = [Span("run", "pair/digits", {"state": view.state, "attempt": 1}, 100.0, 900.0)]
+    gone = [Event(lost, "pair", "", -1, "preempted")] if lost else []
+    facts = {"pair/digits": (900.0, view.to_dict())}
+    (found,) = runs_of([*events, *gone], spans, [], {}, facts, 0.0, 900.0)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("own disk", "its checkpoints were deleted with its own disk"),
+        ("bucket", "its checkpoints are kept (bucket)"),
+        ("data disk", "its checkpoints are kept (data disk)"),
+        ("", ""),
+    ],
+)
+def test_what_a_preemption_does_to_the_checkpoints_is_said(place: str, said: str) -> None:
+    view = RunView("digits", "pair", state="running", checkpoints_on=place)
+    events = [*gang(100, "attempt-started", 1), *gang(700, "attempt-started", 2)]
+    first = story_of(events, view, lost=300.0).attempts[0]
+    assert (first.kind, first.why) == ("preempted", said)
+
+
+def test_a_run_that_is_taken_out_of_the_fleet_file_was_not_stopped_by_hand() -> None:
+    events = [
+        *gang(100, "attempt-started", 1),
+        *gang(300, "attempt-ended", 1, cause="told to stop"),
+    ]
+    by_hand = story_of(events, RunView("digits", "pair", state="stopped"))
+    assert [one.kind for one in by_hand.interruptions] == ["stopped"]
+    removed = story_of(events, RunView("digits", "pair", state="removed"))
+    assert (removed.attempts[-1].words, removed.interruptions) == ("no longer declared", [])

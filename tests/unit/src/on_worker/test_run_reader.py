@@ -546,6 +546,6 @@ def test_statuses(tmp_path: Path) -> None:
     (files.definitions / "b.json").write_text(json.dumps({"run": "b", "user": "bob"}))
     (files.definitions / "b.env.json").write_text("{}")
     assert files.all_told()["runs"] == [
-        {"run": "a", "state": "x", "serial": 5},
+        {"run": "a", "state": "x", "serial": 5, "declared": False},
         {"run": "b", "user": "bob", "state": "not started"},
     ]

@@ -12,6 +12,7 @@ from fleet_past import status_of
 from tpu_fleet.history.look import of_runs
 from tpu_fleet.history.record import stories
 from tpu_fleet.history.store import History, Look
+from tpu_fleet.history.story import QUIET
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
 from tpu_fleet.workers.run_view import Run
@@ -89,8 +90,7 @@ FAULTS = [
     (place, number)
     for place, log in LOGS.items()
     for number, event in enumerate(log)
-    if event["event"] not in ("attempt-started", "progress", "peer-back")
-    and event.get("exit_code") != 0
+    if event["event"] not in QUIET - {"attempt-ended"} and event.get("exit_code") != 0
 ]
 
 

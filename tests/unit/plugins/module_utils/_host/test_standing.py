@@ -83,10 +83,12 @@ def test_a_run_while_the_disk_is_full_and_one_that_never_began(worker: Path) -> 
     [a] = standing(worker)["runs"]
     assert (a["run"], a["state"], a["event"]) == ("a", "failed", {})
     files = RunFiles(worker)
-    assert files.begun() == [newer]
+    # It has no definition any more.
+    assert files.begun() == [{**newer, "declared": False}]
     states = [files.state_now(run) for run in ("a", "b", "c")]
     assert states == ["failed", "not started", "not there"]
     (worker / "var/lib/tpu-fleet/runs/a/status.json").write_text(json.dumps({**newer, "serial": 6}))
+    (worker / "etc/tpu-fleet/runs/a.json").write_text("{}")
     assert files.begun() == [{**newer, "serial": 6}]
 
 

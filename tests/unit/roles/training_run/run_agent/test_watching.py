@@ -16,6 +16,7 @@ from run_agent import (
     config,
     events,
     fence,
+    folder_facts,
     folder_look,
     guard,
     hand,
@@ -658,3 +659,27 @@ def test_an_older_report_overtakes_no_newer_one() -> None:
 )
 def test_the_numbers_that_a_program_says(text: bytes, numbers: dict[str, float]) -> None:
     assert progress.numbers(text) == numbers
+
+
+MOUNTS = """
+21 1 8:1 / / rw - overlay overlay rw
+31 21 8:16 / /mnt/data rw - ext4 /dev/sdb rw
+32 21 0:50 / /mnt/bucket rw - fuse.gcsfuse lab rw
+33 21 0:51 / /mnt/share rw - nfs4 10.0.0.9:/lab rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "place"),
+    [
+        ("/home/alice/ck", "own disk"),
+        ("/mnt/data/ck", "data disk"),
+        ("/mnt/bucket/ck", "bucket"),
+        ("/mnt/share", "NFS share"),
+        ("/mnt/database", "own disk"),
+    ],
+)
+def test_on_what_a_checkpoint_folder_is(folder: str, place: str, tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS.lstrip())
+    assert folder_facts.place_of(Path(folder), mounts) == place

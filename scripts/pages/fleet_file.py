@@ -132,7 +132,7 @@ def page() -> str:
     parts.append("## Variables of the playbooks")
     parts.append("Set them in the fleet file, or for one run with `-e` on the command line.")
     rows = [
-        f"| `{name}` | `{key.default}` | {key.description} |"
+        f"| `{name}` | {code(key.default)} | {key.description} |"
         for name, key in PLAYBOOK_VARIABLES.items()
     ]
     parts.append("\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows]))

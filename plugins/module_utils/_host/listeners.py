@@ -13,6 +13,7 @@ import errno
 import os
 import pwd
 import socket
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ PROC = Path("/proc")
 LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
 ANY = ("00000000", "0" * 32)
 _LISTENING = "0A"
+_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,18 @@ def of_port(port: int, proc: Path = PROC) -> list[Listener]:
 
 
 def holder(listener: Listener, proc: Path = PROC) -> int:
-    """Return the process that listens; 0 if it is not found, as without root's rights."""
-    wanted = f"socket:[{listener.inode}]"
+    """Return the process that listens; 0 if it is not found, as without root's rights.
+
+    The search ends after some seconds, because a user can have millions of open files.
+    """
+    wanted, deadline = f"socket:[{listener.inode}]", time.monotonic() + _SECONDS
     for process in proc.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            for descriptor in (process / "fd").iterdir():
+        with contextlib.suppress(OSError), os.scandir(str(process / "fd")) as descriptors:
+            for descriptor in descriptors:
+                if time.monotonic() > deadline:
+                    return 0
                 with contextlib.suppress(OSError):
-                    if os.readlink(str(descriptor)) == wanted:  # noqa: PTH115 - 3.9 has Path.readlink
+                    if os.readlink(descriptor.path) == wanted:  # noqa: PTH115 - 3.9 has Path.readlink
                         return int(process.name)
     return 0
 

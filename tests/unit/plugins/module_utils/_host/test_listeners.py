@@ -52,6 +52,13 @@ def test_a_process_that_is_not_found_is_described_by_its_user(tmp_path: Path) ->
     assert listeners.described(one, tmp_path) == f"a process of {listeners.name_of(os.getuid())}"
 
 
+def test_open_files_of_a_user_do_not_hold_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "_SECONDS", -1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        told = listeners.taken(server.getsockname()[1])
+    assert told == (f"a process of {listeners.name_of(os.getuid())}", os.getuid())
+
+
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_a_port_that_is_bound_only_is_taken(family: socket.AddressFamily) -> None:
     with socket.socket(family) as bound:

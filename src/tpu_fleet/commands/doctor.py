@@ -12,20 +12,9 @@ from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.names import NameOf
-from ..workers.play import Event, PlayError, play, reason_of
+from ..workers.play import Event, PlayError, fact_of, play, reason_of
 
-PUT_TOGETHER = "Put it together"
-"""The task of playbooks/doctor.yml whose result is read."""
 COLOURS = {"ok": "green", "skipped": "dim", "warn": "yellow", "fail": "red"}
-
-
-def report_of(event: Event) -> dict[str, Any] | None:
-    """Return the doctor's report, if an ansible-runner event carries it."""
-    data = event.get("event_data", {})
-    if event.get("event") != "runner_on_ok" or data.get("task") != PUT_TOGETHER:
-        return None
-    found: dict[str, Any] = data["res"]["ansible_facts"]["doctor_report"]
-    return found
 
 
 def table_of(report: dict[str, Any], everything: bool) -> Table:
@@ -49,7 +38,7 @@ def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, An
     said: list[str] = []
 
     def on_event(event: Event) -> None:
-        report = report_of(event)
+        report = fact_of(event, "doctor_report")
         if report:
             found.append(report)
         elif event.get("stdout") and event.get("event") in ("error", "verbose"):

@@ -26,11 +26,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 from ..workers.names import NameOf
-from ..workers.play import Event, PlayError, play, problem_of
+from ..workers.play import Event, PlayError, fact_of, play, problem_of
 from ..workers.worker_program import port_command
 
-SAY_WHERE = "Say where they are"
-"""The task of playbooks/services.yml whose result is read."""
 LOOK_AGAIN_AFTER = 3
 """After this many failures in a row, addresses are read from the API again."""
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
@@ -67,11 +65,10 @@ class Served:
 
 def services_of(event: Event) -> list[Served]:
     """Return the services of a host, if an ansible-runner event contains them."""
-    data = event.get("event_data", {})
-    if event.get("event") != "runner_on_ok" or data.get("task") != SAY_WHERE:
+    told: dict[str, Any] | None = fact_of(event, "fleet_tunnels")
+    if told is None:
         return []
-    told: dict[str, Any] = data["res"]["ansible_facts"]["fleet_tunnels"]
-    host = str(data["host"])
+    host = str(event["event_data"]["host"])
     return [
         Served(
             name=service.name,

@@ -73,6 +73,14 @@ def problem_of(event: Event) -> tuple[str, str] | None:
     return host, said.removeprefix(f"{host}: ")
 
 
+def fact_of(event: Event, name: str) -> Any:
+    """Return the fact that a task has set, if an event is about that; None otherwise."""
+    if event.get("event") != "runner_on_ok":
+        return None
+    result: Mapping[str, Any] = event.get("event_data", {}).get("res") or {}
+    return (result.get("ansible_facts") or {}).get(name)
+
+
 def reason_of(said: str) -> str:
     """Return the inventory plugin's error from Ansible's output."""
     found = re.search(

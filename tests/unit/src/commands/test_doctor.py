@@ -38,8 +38,7 @@ class Playbook:
         on_event({"event": "runner_on_ok", "event_data": {"task": "Another", "res": {}}})
         for found in self.reports:
             facts = {"ansible_facts": {"doctor_report": found}}
-            data = {"task": command.PUT_TOGETHER, "res": facts}
-            on_event({"event": "runner_on_ok", "event_data": data})
+            on_event({"event": "runner_on_ok", "event_data": {"task": "A", "res": facts}})
         return 0
 
 

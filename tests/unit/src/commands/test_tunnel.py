@@ -39,7 +39,7 @@ RAY = dataclasses.replace(NOTEBOOK, name="ray", kind="ray", url_path="/", port=8
 def event(*services: dict[str, Any], **change: Any) -> dict[str, Any]:
     told = {"host": "solo", "ssh_config": "/state/ssh_tunnels", "services": list(services)}
     data = {
-        "task": tunnel.SAY_WHERE,
+        "task": "Show the file",
         "host": "solo",
         "res": {"ansible_facts": {"fleet_tunnels": told}},
     }
@@ -62,7 +62,8 @@ RECORD = {
 def test_what_a_host_serves() -> None:
     worker = {**RECORD, "name": "ray-worker", "address": "10.0.0.2"}
     assert tunnel.services_of(event(RECORD, worker)) == [NOTEBOOK]
-    assert tunnel.services_of(event(RECORD, task="Another")) == []
+    assert tunnel.services_of(event(RECORD, res={"ansible_facts": {}})) == []
+    assert tunnel.services_of({**event(RECORD), "event": "runner_on_failed"}) == []
 
 
 @pytest.mark.parametrize("name", ["notebook-a", "notebook-a.solo"])

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_runner import interface
 from click.testing import CliRunner
 
 from tpu_fleet.cli import main
 from tpu_fleet.workers import play as play_module
+from tpu_fleet.workers.ask import WRITE
 from tpu_fleet.workers.play import PlayError, play
 
 
@@ -68,6 +70,21 @@ def test_every_command_says_the_same_where_there_is_no_fleet(
     assert f"There is no fleet here: {tmp_path}/hosts does not exist." in done.output
     assert "name its inventory in ANSIBLE_INVENTORY" in done.output
     assert "`tpu-fleet init` creates a fleet." in done.output
+
+
+@pytest.mark.parametrize(
+    ("playbook", "fact"), [("services", "fleet_tunnels"), ("doctor", "doctor_report")]
+)
+def test_playbooks_set_the_facts_that_commands_read(playbook: str, fact: str) -> None:
+    text = (Path(__file__).parents[4] / f"playbooks/{playbook}.yml").read_text(encoding="utf-8")
+    tasks = [task for part in yaml.safe_load(text) for task in part.get("tasks", ())]
+    assert [fact in task.get("ansible.builtin.set_fact", {}) for task in tasks].count(True) == 1
+
+
+def test_the_task_whose_file_is_read_has_its_name() -> None:
+    folder = Path(__file__).parents[4] / "playbooks/tasks"
+    tasks = yaml.safe_load((folder / "write_ssh_config.yml").read_text(encoding="utf-8"))
+    assert WRITE in [task["name"] for task in tasks]
 
 
 ANSIBLE = """#!/bin/sh

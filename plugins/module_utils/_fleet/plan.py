@@ -209,7 +209,13 @@ class _Planner:
             return self._absent(view.want)
         if view.want.name in self.fleet.stop and view.live:
             return self.stopped(view, view.live[0])
-        return Status(view.want.name, READY, "left as it is", next(iter(view.live), None))
+        if view.live:
+            return Status(view.want.name, READY, "left as it is", view.live[0])
+        if view.dead:
+            text = node_in_words(view.dead[0])
+        else:
+            text = "it waits in the queue" if view.queued else "its request has ended"
+        return Status(view.want.name, ENDED, f"{text}; nothing is to be deleted")
 
     def _absent(self, want: Slice) -> Status:
         """Return that a slice does not exist, unless something of it may be out of sight."""

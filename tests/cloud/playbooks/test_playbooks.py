@@ -82,7 +82,9 @@ def test_the_machines_of_others_are_left_alone(cloud: Emulator, play: Play) -> N
     assert set(hosts) == {"ours-0"}
 
 
-def test_teardown_deletes_what_is_named_and_ours(cloud: Emulator, play: Play) -> None:
+def test_teardown_deletes_what_is_named_and_ours(
+    cloud: Emulator, play: Play, tmp_path: Path
+) -> None:
     cloud.populate(1, prefix="theirs")
     cloud.populate(2, prefix="ours", labels={"tpu-fleet": "managed"})
     names = ("theirs-0", "ours-0", "ours-1")
@@ -91,7 +93,13 @@ def test_teardown_deletes_what_is_named_and_ours(cloud: Emulator, play: Play) ->
     assert "-e teardown=NAME" in play(*words, fleet=fleet, ok=False)
     assert "ours-7" in play(*words, "-e", "teardown=ours-7", fleet=fleet, ok=False)
     play(*words, "-e", "teardown=ours-0", "--check", fleet=fleet)
-    play(*words, "-e", "teardown=ours-0", fleet=fleet)
+    disks = [{"name": "kept", "size_gb": 100}, {"name": "gone", "state": "absent"}]
+    told = play(*words, "-e", "teardown=ours-0", fleet={**fleet, "fleet_disks": disks})
+    assert "kept (100 GB) stays, with its data, and costs." in " ".join(told.split())
+    assert "gone stays" not in told
+    ssh_config = tmp_path / "state" / "ssh_config"
+    assert "Host ours-1-w0" in ssh_config.read_text() or "Host ours-1" in ssh_config.read_text()
+    assert "ours-0" not in ssh_config.read_text()
     assert "adopt: true" in play(*words, "-e", "teardown=all", fleet=fleet, ok=False)
     left = {node["node"] for node in cloud.control("state", method="GET")["nodes"]}
     assert left == {"theirs-0"}

@@ -239,6 +239,14 @@ def test_what_cannot_be_seen_is_not_called_gone(end: dict[str, Any]) -> None:
     assert phase(plan(fleet(allocations=ENDED, scope="expiry"), unreachable=(B,))) == "ended"
 
 
+def test_a_preempted_slice_is_not_called_ready_where_only_is_deleted() -> None:
+    expiry = fleet({"on_grant_end": "delete"}, scope="expiry")
+    found = plan(expiry, node("PREEMPTED"))
+    assert (kinds(found), phase(found)) == ([], "ended")
+    assert "PREEMPTED" in text(found)
+    assert phase(plan(expiry, node())) == "ready"
+
+
 def test_a_slice_that_is_seen_needs_no_other_zone() -> None:
     assert phase(plan(fleet(), node(), unreachable=(B,))) == "ready"
 

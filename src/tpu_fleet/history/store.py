@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -262,12 +263,14 @@ class History:
     def curves(
         self, since: float, until: float, points: int
     ) -> dict[tuple[str, str], dict[str, list[Point]]]:
-        """Return the curves of each run, of at most about so many points each."""
-        width = max(1.0, (until - since) / points)
+        """Return the curves of each run, of at most so many points each.
+
+        Which points they are does not change with each look: what is computed of them stands still.
+        """
+        width = 2.0 ** max(0, math.ceil(math.log2(max(1.0, until - since) / points)))
         rows = self._rows(
             "SELECT slice, run, name, max(at), step, value FROM point WHERE at >= ? "
-            "GROUP BY slice, run, name, CAST((at - ?) / ? AS INTEGER) ORDER BY 1, 2, 3, 4",
-            since,
+            "GROUP BY slice, run, name, CAST(at / ? AS INTEGER) ORDER BY 1, 2, 3, 4",
             since,
             width,
         )

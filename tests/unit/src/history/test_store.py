@@ -240,3 +240,16 @@ def test_old_points_are_thinned_and_old_things_forgotten(history: History) -> No
     history.add(Look(NOW + 91 * 86400))
     assert history.events() == []
     assert history.curves(NOW, NOW, 10**6) == {}
+
+
+def test_which_points_of_a_curve_are_read_does_not_change_with_each_look(history: History) -> None:
+    points = [Point("pair", "digits", "step", NOW + at, at, float(at)) for at in range(0, 3000, 7)]
+    history.add(Look(NOW + 3000, points=points))
+
+    def read(since: float, until: float) -> list[int]:
+        own = history.curves(since, until, 100)["pair", "digits"]["step"]
+        return [point.step for point in own if point.at >= NOW + 100]
+
+    first = read(NOW, NOW + 3000)
+    assert 40 < len(first) <= 100
+    assert all(read(NOW + later, NOW + 3000 + later) == first for later in (1, 13, 99))

@@ -30,8 +30,15 @@ def look_now(place: Place) -> None:
 class Record:
     """The record of applied roles, for one wish."""
 
-    def __init__(self, place: Place, wish: Wish, given: Mapping[str, str]) -> None:
-        """`given` has for each role a sealed hash of its present values."""
+    def __init__(
+        self,
+        place: Place,
+        wish: Wish,
+        given: Mapping[str, str],
+        parts: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """`given` has for each role a sealed hash of its present values, `parts` of each value."""
+        self.parts = parts
         self.place = place
         self.wish = wish
         self.given = given
@@ -45,7 +52,7 @@ class Record:
         if not before:
             drift = ["the state of the host was not recorded"]
         noted = (read(self.place.noted) or {}).get("applied", {})
-        return todo(self.wish, self._known(), self.given, boot_id(), drift, noted)
+        return todo(self.wish, self._known(), self.given, boot_id(), drift, noted, self.parts)
 
     def begin(self, what: Todo) -> None:
         """Record that work begins, so that an interruption makes these roles be applied again."""
@@ -71,6 +78,7 @@ class Record:
             boot_id=boot_id(),
             code=self.wish.code,
             environment=digest(self.wish.environment),
+            parts={**known.parts, **{role: self.parts.get(role, {}) for role in what.roles}},
             after={**known.after, **{role: self.wish.after.get(role, ()) for role in what.roles}},
         )
         write(self.place.known, json.dumps(known.record()))

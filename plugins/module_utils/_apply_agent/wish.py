@@ -34,6 +34,25 @@ def given_of(
     }
 
 
+def parts_of(
+    roles: Iterable[str],
+    uses: Mapping[str, Iterable[str]],
+    values: Mapping[str, Any],
+    snapshots: Mapping[str, Mapping[str, str]],
+) -> Dict[str, Dict[str, str]]:
+    """Return for each role a hash of each variable that it uses, and of the files sent for it."""
+    hashes = {name: digest(value) for name, value in values.items()}
+    return {
+        role: {
+            **{name: hashes[name] for name in uses[role] if name in hashes},
+            **({FILES: digest(dict(snapshots[role]))} if role in snapshots else {}),
+        }
+        for role in roles
+    }
+
+
+# Stands for the files that are sent for a role, among the variables that it uses.
+FILES = "its files"
 # What the workers of a slice must agree on: a registered result, by the role whose task has it. The
 # first worker of a slice finds it out for all.
 SHARED = {"code_checkout": "__code_checkout_looked", "python_env": "__python_env_prepared"}
@@ -120,6 +139,8 @@ class Known:
     roles: Mapping[str, Applied] = field(default_factory=dict)
     # For a role, the others that it depends on, as the last wish for it said.
     after: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # For a role, a hash of each variable that it used when it was last applied.
+    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: Optional[Mapping[str, Any]]) -> Known:
@@ -127,8 +148,8 @@ class Known:
         if not data:
             return cls()
         roles = {name: Applied(**role) for name, role in data["roles"].items()}
-        after = data.get("after", {})
-        return cls(data["boot_id"], data["code"], data["environment"], roles, after)
+        more = {name: data.get(name, {}) for name in ("after", "parts")}
+        return cls(data["boot_id"], data["code"], data["environment"], roles, **more)
 
     def record(self) -> Dict[str, Any]:
         """Return the record as JSON data."""
@@ -171,10 +192,12 @@ def todo(
     boot_id: str,
     drift: Sequence[str],
     noted: Container[str] = (),
+    parts: Optional[Mapping[str, Mapping[str, str]]] = None,
 ) -> Todo:
     """Return which roles to apply. `given` has for each role the hash of its present values.
 
-    `noted` are the roles that have written to the state file, whoever applied them.
+    `noted` are the roles that have written to the state file, whoever applied them. `parts` has for
+    each role the hash of each variable.
     """
     never = {name for name in wish.undeclared if name not in known.roles and name not in noted}
     wanted = [name for name in wish.roles if wish.forced or name not in never]
@@ -197,7 +220,7 @@ def todo(
         return Todo(wanted, ["asked for, whatever has changed"])
     why: Dict[str, str] = {}
     for name in wanted:
-        reason = _reason(wish, known, name, given[name])
+        reason = _reason(wish, known, name, given[name], (parts or {}).get(name, {}))
         before = [role for role in wish.after.get(name, ()) if why.get(role)]
         why[name] = reason or (f"it depends on {before[0]}" if before else "")
     roles = [name for name in wanted if why[name]]
@@ -208,7 +231,7 @@ def todo(
     return Todo(roles, reasons)
 
 
-def _reason(wish: Wish, known: Known, role: str, given: str) -> str:
+def _reason(wish: Wish, known: Known, role: str, given: str, parts: Mapping[str, str]) -> str:
     """Return why a role is to be applied; empty if nothing has changed."""
     before = known.roles.get(role)
     if before is None:
@@ -216,7 +239,16 @@ def _reason(wish: Wish, known: Known, role: str, given: str) -> str:
     if before.status != "ok":
         return before.status
     if before.given != given:
-        return "its values changed"
+        changed = differing(known.parts.get(role), parts)
+        return f"{', '.join(changed) or 'its values'} changed"
     if role in wish.always:
         return "what it follows may have moved"
     return ""
+
+
+def differing(before: Optional[Mapping[str, str]], now: Mapping[str, str]) -> List[str]:
+    """Return the names of the variables that differ, at most three; none without a record."""
+    if before is None:
+        return []
+    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    return names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"]

@@ -21,7 +21,7 @@ from .again import kept
 from .place import Place, boot_id, read, write
 from .record import Record, sealed
 from .store import Store
-from .wish import SHARED, Todo, Wish, digest, given_of
+from .wish import SHARED, Todo, Wish, digest, given_of, parts_of
 
 # Seconds to wait for the first worker of a slice; the controller skips a slow one earlier.
 _PATIENCE = 3600.0
@@ -70,7 +70,9 @@ class Work:
         self.variables, uses = self._read_variables()
         values = {**self.variables.templates, **self.variables.plain}
         given = given_of(wish.roles, uses, values, wish.snapshots)
-        self.record = Record(place, wish, sealed(place, given))
+        parts = parts_of(wish.roles, uses, values, wish.snapshots)
+        sealed_parts = {role: sealed(place, of_role) for role, of_role in parts.items()}
+        self.record = Record(place, wish, sealed(place, given), sealed_parts)
         self.name = digest([asdict(wish), self.record.given])[:16]
 
     # What is asked for -------------------------------------------------------------------------

@@ -207,6 +207,7 @@ def test_first_everything_then_nothing_then_what_changed(host: Host) -> None:
     host.values["second"]["second_text"] = "zwei"
     changed = host.be()
     assert (changed["counts"]["changed"], changed["roles"]) == (1, ["second"])
+    assert changed["reasons"] == ["second: second_text changed"]
     assert host.ran == ["second"]
     assert (host.folder / "etc" / "second").read_text() == "zwei\n"
 

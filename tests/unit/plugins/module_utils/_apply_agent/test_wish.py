@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import
     Known,
     Wish,
     digest,
+    parts_of,
     todo,
 )
 
@@ -147,6 +148,28 @@ def test_a_part_runs_always_and_says_nothing_of_the_whole(asked: dict[str, Any])
     assert not wish.whole
 
 
+def test_the_variables_that_changed_are_named() -> None:
+    given = {**GIVEN, "training_run": "t2"}
+    before = {"training_run_runs": "r1", "training_run_keys": "k1", "gone": "g"}
+    known = replace(KNOWN, parts={"training_run": before})
+    now = {"training_run": {"training_run_runs": "r1", "training_run_keys": "k2"}}
+    what = todo(WISH, known, given, "boot1", [], parts=now)
+    assert what.reasons == ["training_run: gone, training_run_keys changed"]
+    # A record of an earlier version has no names.
+    assert todo(WISH, KNOWN, given, "boot1", [], parts=now).reasons == [
+        "training_run: its values changed"
+    ]
+    many = {"training_run": {f"v{number}": "x" for number in range(9)}}
+    known = replace(KNOWN, parts={"training_run": {}})
+    told = todo(WISH, known, given, "boot1", [], parts=many).reasons
+    assert told == ["training_run: v0, v1, v2, and 6 more changed"]
+
+
+def test_the_parts_of_a_role_are_its_variables_and_files() -> None:
+    parts = parts_of(["a", "b"], {"a": ["x", "missing"], "b": []}, {"x": 1}, {"a": {"f": "sha"}})
+    assert parts == {"a": {"x": digest(1), "its files": digest({"f": "sha"})}, "b": {}}
+
+
 def test_roles_that_depend_on_others_are_known_without_a_wish_for_them() -> None:
     known = replace(KNOWN, after={"training_run": ["code_checkout"], "host_base": []})
     assert known.depending_on(["code_checkout"]) == {"training_run": "code_checkout"}
@@ -162,7 +185,7 @@ def test_a_wish_without_some_roles_asks_for_no_files_of_theirs() -> None:
 
 
 def test_what_is_known_survives_being_written() -> None:
-    after = replace(KNOWN, after={"training_run": ["code_checkout"]})
+    after = replace(KNOWN, after={"training_run": ["code_checkout"]}, parts={"a": {"x": "1"}})
     assert Known.read(json.loads(json.dumps(after.record()))) == after
     assert Known.read(json.loads(json.dumps(KNOWN.record()))) == KNOWN
     assert Known.read(None) == Known()

@@ -98,6 +98,12 @@ def add_runs(page, folder, spare):
             if value is not None:
                 page.add(metric, help_text, value, run=name)
         page.add(
+            "tpu_fleet_run_loss_trouble",
+            "1 while the loss of the run is not a number, or has exploded.",
+            int(bool(status.get("loss_trouble"))),
+            run=name,
+        )
+        page.add(
             "tpu_fleet_run_status_age_seconds",
             "Seconds since the run agent last wrote.",
             round(max(0.0, time.time() - path.stat().st_mtime), 1),

@@ -71,6 +71,8 @@ class EventLog:
             size = self.spare.stat().st_size if self.spare.exists() else 0
             if size + len(line) > _SPARE_BYTES:
                 raise OSError(errno.ENOSPC, "the memory's part is full")
+            # Others pass through this folder, and read in the log's folder no more than here.
+            self.spare.touch(mode=0o600)
             user_files.append(self.spare, line, _SPARE_BYTES * 2, 1)
         except OSError:
             self.dropped += 1

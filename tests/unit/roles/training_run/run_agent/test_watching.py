@@ -99,6 +99,7 @@ def test_root_is_led_nowhere_by_the_users_folder(tmp_path: Path, kind: str) -> N
     assert secret.read_text() == "secret\n"
     assert user_files.tail(log.path, 100) == b""
     assert told(log.spare) == [1]
+    assert log.spare.stat().st_mode & 0o777 == 0o600
 
 
 BEFORE = Gang("def", "id", phase=RUNNING, attempt=3, owner="me")

@@ -38,7 +38,7 @@ class Alone(Line):
         # Whether another process is applying roles here.
         self.held = False
 
-    def say(self, what: str, **more: Any) -> None:
+    def say(self, what: str, /, **more: Any) -> None:
         """Write to the log what a user may want to know."""
         self.held = self.held or what == "waiting"
         if what == "result":

@@ -18,7 +18,7 @@ from .store import Store, StoreError
 PROTOCOL = 1
 
 
-def line_of(what: str, **more: Any) -> bytes:
+def line_of(what: str, /, **more: Any) -> bytes:
     """Return a message as it is sent."""
     return json.dumps({"say": what, **more}).encode() + b"\n"
 
@@ -33,7 +33,7 @@ class Line:
         # The controller is gone; the work continues.
         self.lost = False
 
-    def say(self, what: str, **more: Any) -> None:
+    def say(self, what: str, /, **more: Any) -> None:
         """Send a message to the controller, if it is still connected."""
         data = line_of(what, **more)
         with self._lock:

@@ -45,6 +45,8 @@ class Code:
     repo: str = ""
     folder: str = ""
     requirements: bool = False
+    example: str = ""
+    """The folder of the collection that is copied into the fleet's folder."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,10 @@ def data_of(answers: Answers) -> dict[str, Any]:
 def problems_of(answers: Answers, inventory: Path) -> list[Problem]:
     """Return what the checks of the fleet file say; the inventory is the folder of the file."""
     data = data_of(answers)
-    return check_fleet_file(data, _roles()) + local_folders.problems_of(data, str(inventory))
+    problems = check_fleet_file(data, _roles())
+    if answers.code and answers.code.example:
+        return problems  # its folder is not written yet
+    return problems + local_folders.problems_of(data, str(inventory))
 
 
 @functools.cache

@@ -35,6 +35,19 @@ def files_of(answers: Answers) -> dict[Path, str]:
         Path("ansible.cfg"): installed("examples/ansible.cfg").read_text(encoding="utf-8"),
         Path("fleet.schema.json"): SCHEMA.read_text(encoding="utf-8"),
         EDITOR: json.dumps(SETTINGS, indent=2) + "\n",
+        **_example(answers),
+    }
+
+
+def _example(answers: Answers) -> dict[Path, str]:
+    """Return the files of the bundled example, which become the user's own."""
+    if not answers.code or not answers.code.example:
+        return {}
+    folder = installed(answers.code.example)
+    return {
+        Path(answers.code.name) / path.name: path.read_text(encoding="utf-8")
+        for path in sorted(folder.iterdir())
+        if path.suffix in (".py", ".txt")
     }
 
 

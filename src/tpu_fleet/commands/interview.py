@@ -497,7 +497,7 @@ class Interview:
         text = f"Code (a git URL, a folder, {example}none)"
         self.ask("code", text, self._code, told.code, code)
         command = "none"
-        if self.answers.code and self.answers.code.name == "example":
+        if self.answers.code and self.answers.code.example:
             command = EXAMPLE_COMMAND
         self.ask(
             "command", "Command to run (none for no run)", self._command, told.command, command
@@ -527,6 +527,7 @@ class Interview:
             return ""
         script = next((word for word in words[1:] if not word.startswith("-")), "")
         folder = Path(os.path.normpath(self._inventory / code.folder))
+        folder = installed(code.example) if code.example else folder
         is_there = not script.endswith(".py") or (folder / script).exists()
         return "" if is_there else f"There is no {shown(script)} in {shown(folder)}."
 
@@ -546,15 +547,15 @@ class Interview:
         if said == "example":
             if framework not in EXAMPLES:
                 raise WrongAnswer(f"There is no example for {framework}: name a URL or a folder.")
-            repo, folder = "", str(installed(EXAMPLES[framework]))
-        else:
-            repo, folder = look.code_named(said, self._inventory)
+            self.note(code=Code("example", "", "../example", True, EXAMPLES[framework]))
+            return
+        repo, folder = look.code_named(said, self._inventory)
         words = re.split(r"[/:]", (repo or str(Path(said).expanduser().resolve())).rstrip("/"))
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", words[-1].removesuffix(".git")).strip("-_")[:40]
         place = Path(os.path.normpath(self._inventory / folder)) if folder else None
         self.note(
             code=Code(
-                "example" if said == "example" else name if RUN.fullmatch(name) else "code",
+                name if RUN.fullmatch(name) else "code",
                 repo,
                 folder,
                 bool(place and framework != "none" and (place / "requirements.txt").is_file()),

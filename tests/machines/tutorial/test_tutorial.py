@@ -184,7 +184,7 @@ def answer(reader: Reader, init: str) -> None:
     asked = reader.now()
     terminal.type("", r"Write these files\? \(y, n\) \[y\]: $", 30)
     said = terminal.type("")
-    assert "Wrote 5 files" in said
+    assert "Wrote 9 files" in said
     assert "not a zone" in reader.draw("init", init, begun, asked)
     assert "fleet_slices" in reader.draw("files", init, asked)
     place = reader.folder / "lab/inventory/fleet.tpu.yml"

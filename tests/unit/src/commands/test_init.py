@@ -23,6 +23,7 @@ from ansible.template import Templar
 from ansible_collections.tpu.fleet.plugins.action import fleet_check
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import GitHubError
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
+from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
 from click.testing import CliRunner, Result
 from hostile import KINDS, controls
 
@@ -70,8 +71,8 @@ def answered(*lines: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def check(fleet: Path) -> dict[str, Any]:
-    """Return what the module fleet_check says of a file, as a play runs it."""
+def check(fleet: Path) -> str:
+    """Return why the module fleet_check refuses a file, as a play runs it; empty if it is right."""
     variables = {
         **DataLoader().load_from_file(str(fleet), trusted_as_template=True),
         "fleet_ssh_public_key": KEY,
@@ -88,8 +89,11 @@ def check(fleet: Path) -> dict[str, Any]:
         shared_loader_obj=None,
     )
     with mock.patch.object(fleet_check, "facts_are_variables", return_value=False):
-        result: dict[str, Any] = action.run(task_vars=variables)
-    return result
+        try:
+            action.run(task_vars=variables)
+        except Refused as refused:
+            return str(refused)
+    return ""
 
 
 def variables_of(fleet: Path) -> dict[str, Any]:
@@ -151,7 +155,7 @@ def test_all_answers_of_a_person(run: Run) -> None:
     # Shown before it is written, keys too.
     assert FLEET.read_text().rstrip() in result.output
     assert "octocat: ssh-ed25519 SHA256:" in result.output.partition("Use these keys?")[0]
-    assert check(FLEET)["problems"] == []
+    assert check(FLEET) == ""
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_a_wrong_answer_is_asked_again_with_the_reason(
     assert reason in " ".join(result.output.split())
     assert result.exit_code == 0, result.output
     assert "secret" not in FLEET.read_text()
-    assert check(FLEET)["problems"] == []
+    assert check(FLEET) == ""
 
 
 def test_a_slice_beyond_the_mail_is_asked_again(run: Run) -> None:
@@ -283,7 +287,7 @@ def test_a_wrong_option_is_refused_with_the_reason(run: Run) -> None:
 def test_everything_has_a_default_for_the_local_cloud(run: Run) -> None:
     result = run("lab", "--local", "--yes")
     assert result.exit_code == 0, result.output
-    assert check(FLEET)["problems"] == []
+    assert check(FLEET) == ""
     assert "tpu-fleet cloud up" in result.output
     assert "api_endpoint: http://127.0.0.1:8470/" in Path("lab/inventory/fleet.tpu.yml").read_text()
 
@@ -315,7 +319,7 @@ def test_at_a_real_terminal(tmp_path: Path) -> None:
     at.expect(pexpect.EOF)
     at.close()
     assert at.exitstatus == 0
-    assert check(tmp_path / FLEET)["problems"] == []
+    assert check(tmp_path / FLEET) == ""
 
 
 def test_a_second_fleet_in_a_project_gets_another_owner(
@@ -451,8 +455,7 @@ def test_the_files_of_any_answers_pass_the_check(run: Run, seed: int) -> None:
     options, answers = some_answers(seed)
     result = run(*options, answers=answers)
     assert result.exit_code == 0, result.output
-    report = check(FLEET)
-    assert report["problems"] == [], report
+    assert check(FLEET) == ""
     data = variables_of(FLEET)
     assert all(
         public_key(key) is None for u in data["user_accounts_users"][1:] for key in u["keys"]
@@ -702,6 +705,19 @@ def test_what_is_no_address_of_a_repository(run: Run, code: str, reason: str) ->
     result = run("lab", *options_of(code=code), "--yes")
     assert result.exit_code == 2
     assert reason in " ".join(result.output.split())
+
+
+def test_the_example_is_copied_and_belongs_to_the_user(run: Run) -> None:
+    result = run("lab", "--local", "--yes")
+    assert variables_of(FLEET)["code_checkout_trees"] == [
+        {"name": "example", "owner": "root", "folder": "../example"}
+    ]
+    copied = {path.name for path in Path("lab/example").iterdir()}
+    assert copied == {"accelerator.py", "checkpoints.py", "requirements.txt", "train.py"}
+    assert "lab/example/train.py" in " ".join(result.output.split())
+    # No place of the installation is in a file.
+    assert str(interview.installed("")).rstrip("/") not in FLEET.read_text()
+    assert check(FLEET) == ""
 
 
 def test_a_repository_is_read_with_the_keys_of_the_author(run: Run) -> None:

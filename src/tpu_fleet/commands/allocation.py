@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import parse_allocations
 
 from ..show.console import wide_console
+from ..show.figures import amount
 from ..show.fleet import grant_table
 from ..show.table import print_tables
 from ..show.waiting import waiting_for
@@ -78,7 +79,7 @@ def import_(
         parse_allocations(yaml.safe_load(text)["fleet_allocations"])  # what is printed can be used
     if output:
         output.write_text(f"---\n{text}")
-        click.echo(f"Wrote {len(entries)} entries to {output}.", err=True)
+        click.echo(f"Wrote {amount(len(entries), 'allocation')} to {output}.", err=True)
     else:
         click.echo(text, nl=False)
     if mail.unclear or missing:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import click
 
 from ..on_worker.run_states import ENDED, RUNNING
+from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
 from ..workers.ask import ask_or_say_why, known_fleet
@@ -110,7 +111,7 @@ def ssh_command(known: Known, run: Run, user: str | None, read_only: bool) -> li
 
 def find(known: Known, names: Sequence[str], meant: Meant, user: str | None) -> tuple[Run, Answers]:
     """Ask the workers for the run; if it is not found, name the unreached workers."""
-    with waiting_for(f"Asking {len(names)} workers for their runs"):
+    with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
         answers = ask_for_runs(known, names, user)
     try:
         return choose(answers.runs, meant), answers

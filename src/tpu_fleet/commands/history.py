@@ -15,8 +15,9 @@ from ..history.causes import WORDS
 from ..history.record import history_here, option_of_days, stories
 from ..history.store import Event, HistoryError
 from ..history.story import RunStory, news_of
-from ..page.words import iso, long, many, percent, said, title_of, where_of
+from ..page.words import iso, long, percent, said, title_of, where_of
 from ..show.console import wide_console
+from ..show.figures import amount
 from ..show.table import Column, Table, print_tables
 
 RUNS = (
@@ -84,7 +85,7 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
             if attempt.down is not None:
                 cost.append(f"down for {long(attempt.down)}")
             if attempt.again:
-                cost.append(f"{many(attempt.again, 'step')} again")
+                cost.append(f"{amount(attempt.again, 'step')} again")
             what = f"attempt {attempt.number}: {WORDS.get(attempt.kind, attempt.kind)}"
             where = f"{one.slice} \u00b7 {one.run}"
             rows.append((attempt.ended, where, what, ", ".join(cost)))

@@ -25,6 +25,7 @@ from ..page.model import Page, page_of
 from ..page.publish import put
 from ..page.render import html_of
 from ..page.serve import Live, keep_new, server_of
+from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.play import PlayError
 from ..workers.run_answers import ask_for_runs
@@ -39,7 +40,7 @@ def look(history: History) -> Inventory:
         seen = status.look()
     known, view = seen.known, seen.view
     workers = list(known.fleet.targets)
-    with waiting_for(f"Asking {len(workers)} workers for their runs"):
+    with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
         answers = ask_for_runs(known, workers, sudo=True, retry=False, places=places_known(history))
     history.add(seen_now(answers, known, view))
     if view.problem:

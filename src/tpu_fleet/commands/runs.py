@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 
 from ..history.record import remember
 from ..show.console import wide_console
-from ..show.figures import loss_text, speed_text
+from ..show.figures import amount, loss_text, speed_text
 from ..show.output import exit_code, problems
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
@@ -142,7 +142,7 @@ def runs(
 
     def show() -> int:
         known, names = many.workers()
-        with waiting_for(f"Asking {len(names)} workers for their runs"):
+        with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
             answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
         remember(answers, known)
         views = views_of(run for run in answers.runs if not wanted or run.run in wanted)

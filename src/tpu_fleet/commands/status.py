@@ -20,6 +20,7 @@ from rich.console import Console
 
 from ..history.record import remember
 from ..show.console import wide_console
+from ..show.figures import amount
 from ..show.fleet import API, NOTHING, costs_table, grant_table, planned, queue_table
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
@@ -138,7 +139,7 @@ def collect() -> tuple[list[Row], Answers, FleetView]:
     known = seen.known
     # Their addresses were just read from the API, so no second read is needed.
     workers = list(known.fleet.targets)
-    with waiting_for(f"Asking {len(workers)} workers for their runs"):
+    with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
         answers = ask_for_runs(known, workers, retry=False)
     remember(answers, known, seen.view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}
@@ -171,7 +172,7 @@ def show(console: Console, rows: Sequence[Row], runs: Sequence[RunView], view: F
         tables += [queue_table(view)] if view.queued else []
         tables += [grant_table(view)]
         tables += [costs_table(view)] if view.nodes else []
-    if not (rows or view.missing or view.nodes or view.queued or view.problem):
+    if not (rows or view.nodes or view.queued or view.problem):
         console.print(f"{NOTHING}\n", soft_wrap=True)
     print_tables(console, *tables)
     if view.problem:

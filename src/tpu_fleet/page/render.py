@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ..show.cost import days_left
-from ..show.figures import loss_text, speed_text
+from ..show.figures import amount, loss_text, speed_text
 from . import words
 from .model import Page
 
@@ -64,7 +64,7 @@ def _template() -> Template:
         kind_of=words.kind_of,
         long=words.long,
         loss_text=loss_text,
-        many=words.many,
+        amount=amount,
         number=words.number,
         percent=words.percent,
         said=words.said,

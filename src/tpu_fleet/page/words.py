@@ -71,11 +71,6 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def many(value: float, thing: str) -> str:
-    """Format a number of things, which may be one."""
-    return f"{number(value)} {thing}{'' if value == 1 else 's'}"
-
-
 def percent(share: float | None) -> str:
     """Format a share."""
     return "unknown" if share is None else f"{share * 100:.1f} %"

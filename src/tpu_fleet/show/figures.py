@@ -12,6 +12,11 @@ def digits_in(value: float, width: int, most: int = 4) -> str:
     return next((text for text in texts if len(text) <= width), f"{value:.0e}")
 
 
+def amount(count: int, thing: str) -> str:
+    """Format a number of things, which may be one."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def loss_text(value: float | str | None) -> str:
     """Format a loss, which is a number, or a word where there is none: nan, inf."""
     if value is None:

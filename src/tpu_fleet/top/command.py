@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import In
 from ..commands.many import guarded
 from ..commands.status import look
 from ..show.console import wide_console
+from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.play import PlayError, require_fleet
 from . import columns
@@ -73,7 +74,7 @@ def table() -> int:
             looked = look()
     except (PlayError, InventoryError) as error:
         raise click.ClickException(str(error)) from error
-    with waiting_for(f"Asking {len(looked.known.fleet.targets)} workers for their runs"):
+    with waiting_for(f"Asking {amount(len(looked.known.fleet.targets), 'worker')} for their runs"):
         now = once(looked)
     for line in text_of(now, wide_console().width):
         click.echo(line.rstrip())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tpu_fleet.history.store import Event
-from tpu_fleet.page.words import many, said
+from tpu_fleet.page.words import said
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,3 @@ from tpu_fleet.page.words import many, said
 )
 def test_details_of_events(detail: dict[str, Any], text: str) -> None:
     assert said(Event(0.0, "pair", "digits", 0, "hang", detail=detail)) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0 steps"), (1, "1 step"), (851, "851 steps"), (1076, "1,076 steps")]
-)
-def test_one_of_a_thing_is_no_plural(value: int, text: str) -> None:
-    assert many(value, "step") == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_fleet.show.figures import loss_text, speed_text
+from tpu_fleet.show.figures import amount, loss_text, speed_text
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,10 @@ def test_losses(loss: float | str | None, text: str) -> None:
 )
 def test_speeds(speed: float | None, text: str) -> None:
     assert speed_text(speed) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 steps"), (1, "1 step"), (851, "851 steps"), (1076, "1,076 steps")]
+)
+def test_one_of_a_thing_is_no_plural(value: int, text: str) -> None:
+    assert amount(value, "step") == text

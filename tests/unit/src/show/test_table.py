@@ -182,9 +182,12 @@ def test_the_least_important_columns_go_first() -> None:
 def test_a_terminal_too_narrow_folds_what_must_be_shown() -> None:
     table = Table([Column("NAME"), Column("STATE")])
     table.add("two words " * 4, "running")
-    lines = at(table, 24)
-    assert max(map(len, lines)) <= 24
-    assert [line.split()[0] for line in lines[1:]] == ["two"] * 4 or len(lines) > 3
+    assert at(table, 24) == [
+        "NAME             STATE",
+        "two words two    running",
+        "words two words",
+        "two words",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ RUNS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "sick": {"evaluate": {**RUNNING, "user": "bob", "step": 5, "step_at": NOW - 400}},
 }
-LOG = ["step 30 loss 8.638", "Traceback (most recent call last):", "  File train.py", ERROR]
+MARK = "--- tpu-fleet 2026-11-28T00:02:00Z attempt 4 ended with exit code 1"
+LOG = ["step 30 loss 8.638", "Traceback (most recent call last):", "  File train.py", ERROR, MARK]
 
 
 def event(at: float, name: str, attempt: int, worker: int = 0, **more: Any) -> str:

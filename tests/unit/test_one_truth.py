@@ -202,7 +202,7 @@ def test_the_reason_stands_wherever_the_run_stands(
     assert why in shown.attention(name)
     assert why in shown.doctor(host)
     rows = history_command.happenings([shown.stories[name]], shown.events)
-    assert any(why in str(row[3]) for row in rows)
+    assert any(why.rstrip(".") in str(row[3]) for row in rows)
 
 
 def test_the_watcher_sees_and_sends_the_same(shown: Surfaces) -> None:
@@ -219,6 +219,7 @@ def test_the_watcher_sees_and_sends_the_same(shown: Surfaces) -> None:
         if name == "bench":
             assert ERROR in texts["failed"].text
             assert texts["failed"].log[-1] == ERROR
+            assert one_look.MARK not in texts["failed"].log
     assert {key: plain(one) for key, one in found.items()} == {
         key: plain(one) for key, one in shown.look.runs.items()
     }
@@ -232,6 +233,7 @@ def test_six_last_lines_are_in_the_card_unless_the_page_is_published_without(
     shown: Surfaces,
 ) -> None:
     assert "  File train.py" in shown.card("bench/lm-oom")
+    assert one_look.MARK not in shown.html
     assert "  File train.py" not in shown.without_logs
     assert ERROR not in shown.without_logs
     assert "exit code 1" in shown.without_logs

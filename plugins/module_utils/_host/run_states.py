@@ -9,7 +9,7 @@ It needs only Python 3.8.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PENDING, RUNNING, RESTARTING = "pending", "running", "restarting"
@@ -90,16 +90,24 @@ def _long(seconds: float) -> str:
 
 # As Python writes it: the class, with its modules, and the message, without an indent.
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
+MARK = "--- tpu-fleet "
+"""The beginning of a line that the agent writes into a run's log."""
 LAST_LINES = 6
 """Lines of a program that failed, where there is room for them."""
 
 
-def why_of(lines: list[str], signal: int | None = None) -> str:
+def printed(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a run's log that its program printed, without those of the agent."""
+    return [line for line in lines if not line.startswith(MARK)]
+
+
+def why_of(lines: Sequence[str], signal: int | None = None) -> str:
     """Return the line of a program's last output that says why it failed.
 
     That is the last line of an exception, or else the last line. A program that another process
     ended (by SIGKILL or SIGTERM) had no time to write why.
     """
+    lines = printed(lines)
     for line in reversed(lines):
         if _EXCEPTION.match(line):
             return line.strip()

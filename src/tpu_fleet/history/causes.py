@@ -129,7 +129,7 @@ def _crash(event: Event) -> str:
     if not signal and code is None:
         how = "the program vanished"
     said = event.detail.get("said")
-    return f"worker {event.worker}: {how}" + (f": {said}" if said else "")
+    return f"worker {event.worker}: {how}" + (f": {str(said).rstrip('.')}" if said else "")
 
 
 def _where(ends: Sequence[Event], text: str) -> str:

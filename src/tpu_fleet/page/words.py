@@ -125,6 +125,8 @@ def said(event: Event) -> str:
     if event.worker < 0:
         return str(detail.get("text", ""))
     parts = []
+    if event.name == "loss-trouble":
+        return str(detail.get("what", ""))
     for key, words in (
         ("peer", "worker {}"),
         ("what", "{}"),

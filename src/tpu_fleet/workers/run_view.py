@@ -21,6 +21,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
     is_trouble,
     loss_said,
     loss_state,
+    printed,
     rank_of,
     why_of,
 )
@@ -253,8 +254,8 @@ def view_of(runs: Sequence[Run]) -> RunView:
         problems=_unique(problem for one in by_weight for problem in one.status.problems),
         exit_code=fault.exit_code,
         signal=fault.signal,
-        failed_with=why_of(list(lines), fault.signal) if faults else "",
-        tail=tuple(lines),
+        failed_with=why_of(lines, fault.signal) if faults else "",
+        tail=tuple(printed(lines)),
         log=first.status.log_path,
         host=first.host,
         hosts=tuple(one.host for one in sorted(runs, key=lambda o: (o.worker, o.host))),

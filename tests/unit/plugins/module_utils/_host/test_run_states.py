@@ -66,6 +66,8 @@ def test_a_bad_loss_is_trouble_of_a_run_that_works_or_has_succeeded(state: str) 
         (["step 3 loss 2.1"], 9, ""),
         (["step 3 loss 2.1"], 6, "step 3 loss 2.1"),
         (["MemoryError"], 9, "MemoryError"),
+        (["no such file", "--- tpu-fleet 2026 attempt 1 ended with exit code 2"], None,
+         "no such file"),
         ([], None, ""),
     ],
 )  # fmt: skip

@@ -63,3 +63,17 @@ def test_a_history_that_cannot_be_read_is_named(folder: Path) -> None:
     done = said()
     assert done.exit_code == 1
     assert f"The history {folder / HISTORY} cannot be used" in done.output
+
+
+def test_a_slice_has_its_runs_and_its_events(folder: Path) -> None:
+    fleet_past.made(folder / HISTORY, time.time(), days=1.0, every=1800.0).close()
+    told = json.loads(said("--json", "pair").output)
+    assert {run["slice"] for run in told["runs"]} == {"pair"}
+    assert {event["slice"] for event in told["events"]} == {"pair"}
+    assert "solo" not in said("pair").output
+
+
+def test_the_start_of_an_agent_is_no_news(folder: Path) -> None:
+    fleet_past.made(folder / HISTORY, time.time(), days=2.0, every=1800.0).close()
+    assert "agent-started" in said("--json").output
+    assert "run agent started" not in said().output

@@ -27,8 +27,8 @@ options:
       path: {description: Where to mount it., type: path, required: true}
       only_dir: {description: Only this folder of it., type: str}
       read_only: {description: Whether the mount is read-only., type: bool, default: false}
-      owner: {description: Whose everything is., type: str, default: root}
-      group: {description: Whose group. The owner's own by default., type: str}
+      owner: {description: Owner of all files., type: str, default: root}
+      group: {description: Group of all files; the owner's by default., type: str}
       file_mode: {description: Permissions of files., type: str, default: '0664'}
       dir_mode: {description: Permissions of folders., type: str, default: '0775'}
       implicit_dirs: {description: See folders without objects., type: bool, default: true}

@@ -20,7 +20,7 @@ options:
     type: path
     required: true
   content:
-    description: What it is to hold.
+    description: Content of the file.
     type: str
     required: true
   mode:

@@ -51,7 +51,7 @@ options:
     type: int
     default: 0
   min_free_paths:
-    description: Where it writes.
+    description: Paths to which the roles write.
     type: list
     elements: path
     default:

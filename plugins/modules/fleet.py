@@ -118,7 +118,7 @@ options:
         type: str
         default: it was asked for
       ends:
-        description: Which ends of its runs that is for.
+        description: The ends of its runs for which it applies.
         type: str
         default: ''
   wake:

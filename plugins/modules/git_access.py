@@ -30,7 +30,7 @@ options:
         default: user
       host: {description: Git server., type: str, default: github.com}
       register:
-        description: What it is at the server.
+        description: How it is registered at the server.
         type: str
         choices: [none, user, deploy]
         default: none

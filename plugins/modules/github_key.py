@@ -54,7 +54,7 @@ options:
         default: user
       host: {description: Git server., type: str, default: github.com}
       register:
-        description: As what it is registered at GitHub.
+        description: How it is registered at GitHub.
         type: str
         choices: [none, user, deploy]
         default: none

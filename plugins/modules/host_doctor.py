@@ -90,7 +90,7 @@ findings:
   elements: dict
   contains:
     check: {description: What was looked at, type: str, returned: always, sample: disk}
-    subject: {description: Which one of several, type: str, returned: always, sample: "/"}
+    subject: {description: The one of several, type: str, returned: always, sample: "/"}
     status: {description: "One of V(ok), V(skipped), V(warn), V(fail)", type: str, returned: always}
     says: {description: What was found, type: str, returned: always}
     remedy: {description: What to do about it, type: str, returned: always}

@@ -35,7 +35,7 @@ options:
         type: str
         default: ''
       target:
-        description: Where a link leads; it must exist.
+        description: Target of a link; it must exist.
         type: path
       mode:
         description: Permissions of a file or folder. V(0644) and V(0755) by default.

@@ -36,7 +36,7 @@ options:
         type: str
         required: true
       description:
-        description: What it is, in some words.
+        description: Short description of the service.
         type: str
         required: true
       user:
@@ -162,7 +162,7 @@ options:
       keep_token:
         description:
           - Whether a token is kept in C(/etc/tpu-fleet/services/NAME.token), for the user alone.
-          - Where there is none, one is made.
+          - A missing token is created.
         type: bool
         default: false
       facts:

@@ -10,8 +10,8 @@ short_description: Export and mount the NFS shares of a TPU worker
 version_added: 0.1.0
 description:
   - Makes this host export and mount what the shares say, in one step, over NFSv4 alone.
-  - What it made earlier and is no longer declared is unmounted and removed. Files on a share are
-    never touched, nor exports and mounts that others made.
+  - Shares of an earlier run that are no longer declared are unmounted and removed. Files on a
+    share are never touched, nor exports and mounts that others made.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:

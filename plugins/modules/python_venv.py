@@ -39,7 +39,7 @@ options:
     required: true
     suboptions:
       name: {description: Name of the environment., type: str, required: true}
-      path: {description: Where it is found. This becomes a link., type: path, required: true}
+      path: {description: Path of the environment. It becomes a link., type: path, required: true}
       slices:
         description: Names of the slices that get it. Empty for all.
         type: list
@@ -134,7 +134,7 @@ options:
     type: path
     default: /var/cache/tpu-fleet/uv
   python_source:
-    description: Where a Python comes from that the system does not have.
+    description: Source of a Python that the system does not have.
     type: str
     choices: [uv, deadsnakes, conda]
     default: uv
@@ -239,7 +239,7 @@ removed:
   elements: str
   returned: in phase V(build)
 stale:
-  description: Which of the O(companions) are there.
+  description: The O(companions) that exist.
   type: list
   elements: str
   returned: in phase V(build)

@@ -18,10 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 # Persons that are not named, machines that speak or believe, and translated words.
 OLD_WORDS = re.compile(
     r"\b(some(?:body|one)|no(?:body| one)|any(?:body|one)|every(?:body|one)|who(?:m|so)?ever|anew|"
-    r"mend(?:s|ed|ing)?|of ours|none of our|what is ours|(?:is|are|was|were) to be|tell(?:s|ing)?|"
-    r"told|believe[sd]?|hears?|heard|made again|(?:for|of|by|with|to|from|than) who)\b|"
+    r"mend(?:s|ed|ing)?|of ours|none of our|what is ours|(?:is|are|was|were) to (?:be|hold|have)|"
+    r"tell(?:s|ing)?|told|believe[sd]?|hears?|heard|made again|"
+    r"(?:for|of|by|with|to|from|than) who)\b|"
     # As the subject of a sentence.
-    r"(?:^|\. )Who ",
+    r"(?:^|\. )(?:Who|Whose) ",
     re.IGNORECASE,
 )
 # Names of options, values and files are not prose.

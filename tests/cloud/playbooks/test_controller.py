@@ -107,7 +107,8 @@ def test_two_fleets_leave_each_others_folders_alone(ground: Any, play: Play) -> 
     assert (theirs / "onboarding/bob/README.txt").is_file()
     assert (theirs / "ssh_config").is_file()
     assert not (theirs / "onboarding/alice").exists()
-    assert str(theirs) in out
+    assert f"ssh -F {theirs}/ssh_config HOST" in " ".join(out.split())
+    assert str(theirs / "onboarding/bob") in out
     # Also where both were given the same folder in their own files.
     for playbook in ("onboarding", "ssh_config"):
         given = {"user_accounts_users": [BOB], "fleet_state_dir": str(state)}

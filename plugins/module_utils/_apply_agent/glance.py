@@ -104,8 +104,9 @@ def states(listed: str) -> Dict[str, str]:
             said[words[0]] = (words[1], words[2])
     found = {}
     for name, (loaded, active) in said.items():
-        if name.endswith(".service") and f"{name[: -len('.service')]}.timer" in said:
-            # A service with a timer starts and ends with it.
+        stem = name[: -len(".service")] if name.endswith(".service") else ""
+        if stem and (f"{stem}.timer" in said or f"{stem}.socket" in said):
+            # A service with a timer starts and ends with it; one with a socket, with connections.
             active = "failed" if active == "failed" else "at times"
         found[name] = f"{loaded} {active}"
     return found

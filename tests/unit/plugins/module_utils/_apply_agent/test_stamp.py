@@ -106,6 +106,19 @@ def units(listed: str) -> dict[str, str]:
     return {f"unit {name}": f"{state}\0" for name, state in glance.states(listed).items()}
 
 
+def test_a_unit_that_runs_for_connections_may_come_and_go() -> None:
+    def listed(service: str, socket: str) -> dict[str, str]:
+        return glance.states(
+            f"tpu-fleet-port-a.service loaded {service} Connections\n"
+            f"tpu-fleet-port-a.socket loaded {socket} Port\n"
+        )
+
+    usual = listed("inactive dead", "active listening")
+    assert listed("active running", "active running") == usual
+    assert listed("inactive dead", "failed failed") != usual
+    assert listed("failed failed", "active listening") != usual
+
+
 def test_what_comes_and_goes_with_its_timer_is_no_difference() -> None:
     def states(guard: str, cache: str) -> dict[str, str]:
         return units(

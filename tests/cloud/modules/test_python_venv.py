@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pwd
@@ -473,12 +474,21 @@ class TestRootStandsApart:
         uv = tmp_path / "uv" / "test" / "bin" / "uv"
         real = uv.resolve()
         uv.unlink()
-        uv.write_text(f'#!/bin/sh\n[ "$1" != venv ] || kill -STOP $$\nexec {real} "$@"\n')
+        stop = '[ "$1 $(id -un)" != "venv nobody" ] || kill -STOP $$'
+        uv.write_text(f'#!/bin/sh\n{stop}\nexec {real} "$@"\n')
         uv.chmod(0o755)
-        monkeypatch.setattr(_venv_build, "TOOL_SECONDS", 5.0)
         wanted = {"name": "a", "packages": [], "owner": "nobody", "path": str(home / "venv")}
-        told = run(wanted, environment=CACHELESS)
-        assert "run as nobody: it took longer than its time limit" in told["msg"]
+        monkeypatch.setattr(_venv_build, "TOOL_SECONDS", 5.0)
+        (why,) = run(wanted, environment=CACHELESS)["delayed"]
+        assert "run as nobody: it took longer than its time limit" in why
+        # Long before that limit, it is ended because it does nothing; others are built.
+        monkeypatch.setattr(_venv_build, "TOOL_SECONDS", 7200.0)
+        monkeypatch.setattr(_venv_build, "run", functools.partial(_venv_build.run, still=2.0))
+        told = run(wanted, {"name": "b", "packages": ["tool"]}, environment=CACHELESS)
+        assert (told["rc"], set(told["venvs"])) == (0, {"b"})
+        (why,) = told["delayed"]
+        assert "made no progress for 2 seconds: process" in why
+        assert "was stopped by a signal" in why
 
     def test_roots_own_does_not_lie_where_others_can_change_it(self, run: Run, home: Path) -> None:
         told = run({"name": "a", "packages": [], "path": str(home / "venv")})

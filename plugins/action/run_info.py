@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..module_utils._core.worker_words import READERS, shown
-from ..module_utils._host.run_states import ENDED_OR_STOPPED, FAILED
+from ..module_utils._host.run_states import ENDED_OR_STOPPED, FAILED, REFUSED
 from ..module_utils._host.runs import BACK
 from ..plugin_utils.declared import Declared
 from ..plugin_utils.worker_facts import read_answer
@@ -59,7 +59,9 @@ class ActionModule(Declared):
         told: dict[str, Any] = {"changed": False, "answer": found}
         if about == "runs":
             line = "{run}: {state}, attempt {attempt}, log {log_path}"
-            told["text"] = "; ".join(line.format_map(run) for run in found) or "no run"
+            why = {REFUSED: " ({reason})"}
+            texts = ((line + why.get(run["state"], "")).format_map(run) for run in found)
+            told["text"] = "; ".join(texts) or "no run"
         elif about == "due":
             name = str(self.vars.get("tpu_vm_name", host))
             told["lines"] = [line for run in found if (line := line_of(run, name, host))]

@@ -297,7 +297,8 @@ def test_status(controller: Controller) -> None:
     controller.answers([RUN], "runs", of_run_info)
     said = controller.play("status.yml")
     assert said.count("digits: succeeded, attempt 1") >= len(HONEST)
-    assert len(controller.failed) > CASES // 3
+    # Of some, one run is refused, and not the whole answer.
+    assert len(controller.failed) + said.count("its status is not accepted") > CASES // 3
 
 
 def test_collect(controller: Controller) -> None:

@@ -91,7 +91,7 @@ class ActionModule(ActionBase):
             )
         outcomes = disagreements([one for one in outcomes if one.host not in pushed], slices)
         for text, colour in recap(outcomes):
-            display.display(text, color=colour)
+            display.display(text, color=colour or None)
         for text in run_lines(runs, slices, bool(self._task.check_mode)):
             display.display(text, color="cyan")
         result.update(

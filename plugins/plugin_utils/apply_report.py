@@ -139,10 +139,11 @@ def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
     still = [outcome for outcome in outcomes if outcome.status == "ok" and not outcome.counts]
     if still:
         yield f"{STILL}: {names([outcome.host for outcome in still])}", "green"
+    rows = [outcome for outcome in outcomes if outcome.status != "ok" or outcome.counts]
     width = max((len(outcome.host) for outcome in outcomes), default=0)
-    for outcome in outcomes:
-        if outcome.status == "ok" and not outcome.counts:
-            continue
+    if rows:
+        yield "on the machines (Ansible's own recap counts the tasks of this computer):", ""
+    for outcome in rows:
         if outcome.counts:
             numbers = " ".join(f"{name}={outcome.counts.get(name, 0):<4}" for name in COUNTS)
         else:

@@ -177,11 +177,13 @@ class TestReport:
         lines = list(recap([*many, changed, Outcome("y", "unreachable", problem="away")]))
         assert [text for text, _colour in lines] == [
             "as declared, nothing to do: w0, w1, w2, w3, w4, w5 and 194 more",
+            # Only the first machine of a play is in Ansible's recap, with other numbers.
+            "on the machines (Ansible's own recap counts the tasks of this computer):",
             "x    : ok=9    changed=1    failed=0    skipped=0    rescued=0    ignored=0"
             "  (a: other; b; c; and 1 more)",
             "y    : unreachable",
         ]
-        assert [colour for _text, colour in lines] == ["green", "yellow", "red"]
+        assert [colour for _text, colour in lines] == ["green", "", "yellow", "red"]
 
     @pytest.mark.parametrize(
         ("said", "lines"),

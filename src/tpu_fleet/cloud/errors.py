@@ -146,9 +146,23 @@ def invalid_value(path: str, kind: str, value: Any) -> ApiError:
     return _invalid(text, {"field": path, "description": text})
 
 
-def invalid_json() -> ApiError:
+def invalid_json(why: str = "Unexpected token.") -> ApiError:
     """A body that is not JSON."""
-    return ApiError("INVALID_ARGUMENT", "Invalid JSON payload received. Unexpected token.\n\n^")
+    return ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {why}\n\n^")
+
+
+def nested_too_deep(key: str) -> ApiError:
+    """A body whose objects and lists go deeper than Google's parser."""
+    where = f"for key '{key}'" if key else "in array"
+    return ApiError(
+        "INVALID_ARGUMENT",
+        f"Invalid JSON payload received. Message too deep. Max recursion depth reached {where}",
+    )
+
+
+def too_large(most: int) -> ApiError:
+    """A body of more bytes than Google reads."""
+    return ApiError("INVALID_ARGUMENT", f"Request payload size exceeds the limit: {most} bytes.")
 
 
 def bad_request(reason: str) -> ApiError:

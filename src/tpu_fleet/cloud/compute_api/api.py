@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from .. import compute_errors, errors
+from .. import compute_errors, errors, payload
 from ..errors import ApiError
 from ..google.answers import Call
 from ..google.api import TITLES, disabled
@@ -96,8 +95,8 @@ def _name_in(route: Method, body: bytes) -> str:
     if not route.name.endswith(".insert"):
         return ""
     try:
-        return str(json.loads(body or b"{}").get("name", ""))
-    except (ValueError, AttributeError):
+        return str(payload.read(body or b"{}").get("name", ""))
+    except (ApiError, AttributeError):
         return ""
 
 

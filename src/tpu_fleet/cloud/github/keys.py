@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .. import payload
+from ..errors import ApiError
 from ..model.cloud import Cloud
 from ..model.faults import Fault
 from . import answers
@@ -164,8 +165,8 @@ def _keys(cloud: Cloud, place: Place) -> list[dict[str, Any]]:
 
 def _create(cloud: Cloud, place: Place, account: dict[str, Any], body: bytes) -> Answer:
     try:
-        asked = json.loads(body or b"{}")
-    except ValueError:
+        asked = payload.read(body or b"{}")
+    except ApiError:
         raise answers.problems_parsing() from None
     if not isinstance(asked, dict):
         raise answers.problems_parsing()

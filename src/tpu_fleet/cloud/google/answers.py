@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from .. import errors
+from .. import errors, payload
 from ..tpu_api.call import paged
 
 Groups = dict[str, str]
@@ -33,10 +32,7 @@ class Call:
         """Return the body; an absent one is empty."""
         if not self.raw.strip():
             return {}
-        try:
-            body = json.loads(self.raw)
-        except ValueError:
-            raise errors.invalid_json() from None
+        body = payload.read(self.raw)
         if not isinstance(body, dict):
             raise errors.invalid_json()
         return body

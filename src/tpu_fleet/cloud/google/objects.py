@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from email import message_from_bytes
 from typing import Any
 
+from .. import payload
 from ..compute_errors import ComputeError
+from ..errors import ApiError
 from ..model.cloud import Cloud
 from .answers import Call, Media
 from .policies import granted
@@ -91,8 +92,8 @@ def _uploaded(call: Call) -> tuple[dict[str, Any], bytes]:
     if not isinstance(parts, list) or len(parts) != 2:
         raise ComputeError(400, "badRequest", "Multipart must have exactly two parts.")
     try:
-        said: dict[str, Any] = json.loads(parts[0].get_payload(decode=True))
-    except ValueError:
+        said: dict[str, Any] = payload.read(parts[0].get_payload(decode=True))
+    except ApiError:
         raise ComputeError(400, "parseError", "Parse Error") from None
     said.setdefault("contentType", parts[1].get_content_type())
     return said, parts[1].get_payload(decode=True)

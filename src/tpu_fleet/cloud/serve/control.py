@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
 
-from .. import errors
+from .. import errors, payload
 from ..compute_api import instance_request
 from ..errors import ApiError
 from ..github import control as github
@@ -26,10 +25,7 @@ _NODE = re.compile(r"nodes/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(
 
 def answer(cloud: Cloud, method: str, path: str, body: bytes) -> dict[str, Any]:
     """Return the JSON answer to a request for `path` below /_cloud/, or raise ApiError."""
-    try:
-        asked: dict[str, Any] = json.loads(body) if body.strip() else {}
-    except ValueError:
-        raise errors.invalid_json() from None
+    asked: dict[str, Any] = payload.read(body) if body.strip() else {}
     try:
         return _answer(cloud, method, path.strip("/"), asked)
     except (ValueError, KeyError, TypeError) as error:

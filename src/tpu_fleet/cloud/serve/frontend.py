@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Literal
 
-from .. import errors
+from .. import errors, payload
 from ..compute_api import api as compute
 from ..compute_api import batch
 from ..errors import ApiError
@@ -99,6 +99,11 @@ class FrontEnd:
         if path.endswith("/wait") and not reply.cut and _is_unfinished(answered):
             reply.again = functools.partial(self._look_again, path, query)
         return reply
+
+    def too_large(self) -> Reply:
+        """Answer a request whose body is too large to be read."""
+        refused = errors.too_large(payload.LARGEST)
+        return self._say(refused.http, refused.body(), refused.headers)
 
     def _look_again(self, path: str, query: Mapping[str, str]) -> Reply:
         """Return an operation for which a client waits, as it is now."""
@@ -209,7 +214,8 @@ class FrontEnd:
             return Reply(status, answer.content, {**self._headers(answer.kind), **headers})
         compact = (query or {}).get("prettyPrint") == "false"
         text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=False) + "\n"
-        return Reply(status, text.encode(), {**self._headers(JSON), **headers})
+        # One bad character must not cost the whole answer.
+        return Reply(status, text.encode(errors="replace"), {**self._headers(JSON), **headers})
 
     def _headers(self, kind: str) -> dict[str, str]:
         # The Date header has the cloud's time, because clients may use it.

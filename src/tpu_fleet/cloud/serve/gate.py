@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import pwd
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -37,7 +39,9 @@ class Gate:
                 if why:
                     await _refusal(why)(scope, receive, send)
                     return
-        await self.app(scope, receive, send)
+        # A client that leaves before its request is complete gets no answer, and is no error.
+        with suppress(ClientDisconnect):
+            await self.app(scope, receive, send)
 
 
 def _refusal(why: str) -> Response:

@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from .. import payload
 from ..machines import make_backend
 from ..model.clock import Clock
 from ..model.cloud import Cloud
@@ -41,6 +42,8 @@ WAIT = 120.0
 SHORT_WAIT = 1.0
 # Time to send half of an answer before its connection is reset.
 FLUSH = 0.05
+# Requests below these paths may be of any size: uploads, and those of the cloud's owner.
+UNLIMITED = ("/upload/", "/_cloud/")
 # Seconds for which an idle connection stays open, as at Google's load balancers.
 KEEP_ALIVE = 610
 
@@ -56,12 +59,15 @@ class CloudApp:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
-        body = await request.body()
         # The path as it was sent: ids may hold encoded characters.
         path = scope.get("raw_path", b"").decode().partition("?")[0] or request.url.path
-        reply = await run_in_threadpool(
-            self.front.reply, request.method, path, request.query_params, request.headers, body
-        )
+        body = await _body(request, None if path.startswith(UNLIMITED) else payload.LARGEST)
+        if body is None:
+            reply = self.front.too_large()
+        else:
+            reply = await run_in_threadpool(
+                self.front.reply, request.method, path, request.query_params, request.headers, body
+            )
         if reply.pause:
             await asyncio.sleep(reply.pause)
         if reply.again:
@@ -87,6 +93,16 @@ class CloudApp:
             await asyncio.sleep(min(TICK, longest / 10))
             reply = await run_in_threadpool(reply.again)
         return reply
+
+
+async def _body(request: Request, most: int | None) -> bytes | None:
+    """Return the body of a request; None for a larger one, which is read and not kept."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if most is None or size <= most:
+            parts.append(part)
+    return b"".join(parts) if most is None or size <= most else None
 
 
 async def _send_half(reply: Reply, send: Send) -> None:

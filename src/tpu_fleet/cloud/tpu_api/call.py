@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from .. import errors
+from .. import errors, payload
 from ..model import schema
 
 DEFAULT_PAGE, LARGEST_PAGE = 500, 1000
@@ -37,11 +36,7 @@ class Call:
         """Return the body, checked; an absent body is an empty one."""
         if not self._body.strip():
             return {}
-        try:
-            raw = json.loads(self._body)
-        except ValueError:
-            raise errors.invalid_json() from None
-        return schema.parse(raw, message, where, self.version)
+        return schema.parse(payload.read(self._body), message, where, self.version)
 
     def argument(self, name: str) -> str:
         """Return a query parameter."""

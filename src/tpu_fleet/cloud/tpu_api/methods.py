@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from .. import errors
+from .. import errors, payload
+from ..errors import ApiError
 from ..model import catalog
 from ..model.cloud import Cloud
 from ..model.faults import Fault
@@ -116,7 +116,7 @@ class Api:
 def _asked_for(body: bytes) -> dict[str, Any]:
     """Return the types and tiers of the nodes in a request; empty for an invalid one."""
     try:
-        asked = json.loads(body or b"{}")
+        asked = payload.read(body or b"{}")
         specs = asked.get("tpu", {}).get("nodeSpec") or asked.get("tpu", {}).get("node_spec") or []
         specs = specs if isinstance(specs, list) else [specs]
         nodes = [spec.get("node", {}) for spec in specs] or [asked]
@@ -124,7 +124,7 @@ def _asked_for(body: bytes) -> dict[str, Any]:
         tiers = [
             tier_of(n.get("schedulingConfig") or n.get("scheduling_config") or {}) for n in nodes
         ]
-    except (ValueError, AttributeError, TypeError):
+    except (ApiError, AttributeError, TypeError):
         return {}
     return {"accelerator_type": types, "tier": [*tiers, *(t for t in ("spot",) if t in asked)]}
 

@@ -536,6 +536,15 @@ def internal() -> ApiError:
     return ApiError("INTERNAL", f"an internal error {eid()} has occurred")
 
 
+def disk_full() -> ApiError:
+    """The local cloud cannot save a change. Google has no such answer."""
+    return ApiError(
+        "INTERNAL",
+        "The local cloud cannot save the change: the disk of this computer is full. Free some "
+        "space, and send the request again.",
+    )
+
+
 def unimplemented(what: str) -> ApiError:
     """The local cloud does not have this method."""
     return ApiError("UNIMPLEMENTED", f"{what} is not implemented.")

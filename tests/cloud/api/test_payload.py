@@ -122,3 +122,20 @@ def test_a_client_that_leaves_is_no_error(caplog: pytest.LogCaptureFixture) -> N
         cloud.stop()
         logger.removeHandler(caplog.handler)
     assert caplog.text == ""
+
+
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    cloud = Emulator(state_dir=str(tmp_path))
+    rows: Any = cloud.server.cloud.store._rows
+    url = f"{cloud.url}{NODES}"
+    try:
+        rows._db.execute("PRAGMA max_page_count = 1")
+        asked = {**BODY, "metadata": {"a": "x" * 200_000}}
+        refused = requests.post(url, params={"nodeId": "n1"}, json=asked, timeout=30)
+        status, text = error(refused)
+        assert status == 500
+        assert text.startswith("The local cloud cannot save the change: the disk of this computer")
+        assert requests.get(url, timeout=30).status_code == 200
+    finally:
+        rows._db.execute("PRAGMA max_page_count = 100000")
+        cloud.stop()

@@ -30,6 +30,9 @@ from ..machines.patience import wait_for
 SERVER = "tpu_fleet.cloud.serve.server"
 DEFAULT_PORT = 8470
 START_LIMIT = 60.0
+MIB = 1 << 20
+# Free disk space without which no server is started.
+LEAST_SPACE = 16 * MIB
 
 
 class CloudError(RuntimeError):
@@ -142,6 +145,7 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
     _require_port(config["host"], config["port"], "--port")
     if config.get("grpc_port"):
         _require_port(config["host"], config["grpc_port"], "--grpc-port")
+    _require_space(cloud.state_dir)
     # The configuration is written first, so that `down` can revert an incomplete `up`.
     write_json(cloud.config_file, config)
     if config["hosts"] == "container":
@@ -160,6 +164,18 @@ def _require_port(host: str, port: int, option: str) -> None:
             raise CloudError(
                 f"{host}:{port} cannot be used ({error.strerror}): choose another {option}"
             ) from error
+
+
+def _require_space(state_dir: Path) -> None:
+    """Raise if the server could not write its state, which would end it with a traceback."""
+    there = next(folder for folder in (state_dir, *state_dir.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    if free < LEAST_SPACE:
+        raise CloudError(
+            f"{there} has {free // MIB} MB of free disk space, and the state of the cloud needs "
+            f"{LEAST_SPACE // MIB} MB: free some, or choose another directory by "
+            "TPU_FLEET_CLOUD_DIR. What the cloud has saved there stays."
+        )
 
 
 def _healthy(cloud: Cloud) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 import threading
@@ -52,6 +53,13 @@ class Store:
         """Close the file."""
         with self._lock:
             self._rows.close()
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether something could not be saved because the disk is full."""
+    if isinstance(error, sqlite3.OperationalError):
+        return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Rows(Protocol):

@@ -20,6 +20,7 @@ from ..google import api as google
 from ..google.answers import Media
 from ..model.cloud import Cloud
 from ..model.faults import Fault
+from ..model.store import is_full
 from ..tpu_api import discovery
 from ..tpu_api.methods import Api
 from . import control
@@ -171,8 +172,8 @@ class FrontEnd:
             return 200, control.answer(self.cloud, method, path.removeprefix("/_cloud/"), body), {}
         except ApiError as error:
             return error.http, error.body(), error.headers
-        except Exception:
-            return _unknown(method, path)
+        except Exception as error:
+            return _unknown(method, path, error)
 
     def _answer(
         self,
@@ -199,8 +200,8 @@ class FrontEnd:
                 other = self.api.answer(method, path, query, body, known, unpaid)
         except ApiError as error:
             return error.http, error.body(), error.headers
-        except Exception:
-            return _unknown(method, path)
+        except Exception as error:
+            return _unknown(method, path, error)
         return 200, other, {}
 
     def _say(
@@ -237,7 +238,9 @@ def _after_the_work(drop: Fault) -> bool:
     return str(drop.options.get("after", "")).lower() == "true"
 
 
-def _unknown(method: str, path: str) -> tuple[int, dict[str, Any], dict[str, str]]:
+def _unknown(
+    method: str, path: str, error: Exception
+) -> tuple[int, dict[str, Any], dict[str, str]]:
     logging.getLogger(__name__).exception("%s %s", method, path)
-    unknown = errors.internal()
+    unknown = errors.disk_full() if is_full(error) else errors.internal()
     return unknown.http, unknown.body(), {}

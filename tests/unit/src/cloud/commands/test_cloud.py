@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from tpu_fleet.cli import main
 from tpu_fleet.cloud.commands import cloud as command
+from tpu_fleet.cloud.commands import lifecycle
 from tpu_fleet.cloud.commands.cloud import table
 from tpu_fleet.cloud.commands.lifecycle import Cloud
 from tpu_fleet.cloud.machines.host import HostFacts
@@ -62,6 +64,26 @@ def test_a_directory_with_something_else_is_left_alone(tmp_path: Path) -> None:
     assert "not a local cloud" in result.output
     assert "no local cloud" in _run("down").output
     assert (tmp_path / "cloud" / "precious").exists()
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_full_disk_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, existing: bool
+) -> None:
+    folder = tmp_path / "cloud"
+    if existing:
+        folder.mkdir()
+        config = {"hosts": "none", "port": 8470, "grpc_port": None, "project": "local-project"}
+        (folder / "config.json").write_text(json.dumps(config))
+    usage = shutil.disk_usage(tmp_path)._replace(free=5 << 20)
+    monkeypatch.setattr(lifecycle.shutil, "disk_usage", lambda _path: usage)
+    monkeypatch.setattr(lifecycle, "_require_port", lambda *_words: None)
+    result = _run("up", "--hosts=none")
+    assert result.exit_code == 1
+    assert f"{folder if existing else tmp_path} has 5 MB of free disk space" in result.output
+    assert "TPU_FLEET_CLOUD_DIR" in result.output
+    assert "Traceback" not in result.output
+    assert folder.exists() is existing
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["preempt", "n"], ["clock"], ["fault", "list"]])

@@ -49,8 +49,10 @@ lock:
 		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 			--constraint requirements/constraints.in --group $$group --output-file requirements/$$group.txt || exit 1; \
 	done
-	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
-		requirements/clients.in --output-file requirements/clients.txt
+	for programs in clients iris; do \
+		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+			requirements/$$programs.in --output-file requirements/$$programs.txt || exit 1; \
+	done
 	echo uv==$$(sed -n 's/^uv==//p' requirements/constraints.in) | .venv/bin/uv pip compile --quiet --universal \
 		--generate-hashes --no-header --no-annotate --python-version 3.11 - --output-file requirements/bootstrap.txt
 	for python in 3.11 3.12; do \

@@ -14,7 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from local_cloud import GRPC_PORT, HOME, PORT, LocalCloud, redirect
+from local_cloud import HOME, LocalCloud
+from redirect import redirect
 
 
 @pytest.fixture(scope="session")
@@ -22,10 +23,7 @@ def served() -> Iterator[LocalCloud]:
     with pytest.MonkeyPatch.context() as patch:
         redirect(patch)
         cloud = LocalCloud()
-        cloud.command(
-            *("up", "--hosts=none", "--clock=immediate"),
-            *(f"--port={PORT}", f"--grpc-port={GRPC_PORT}"),
-        )
+        cloud.up()
         yield cloud
         cloud.command("down")
     shutil.rmtree(HOME)

@@ -1,0 +1,70 @@
+"""marin-iris against a local cloud, in an environment of its own: see `scripts/test-clients`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import google.auth
+import grpc
+import httpx
+from google.auth.credentials import Credentials
+from google.cloud.tpu_v2alpha1.services.tpu.transports import TpuGrpcTransport
+from iris.cluster.platforms.gcp.cloud import CloudGcpService
+from local_cloud import GRPC_PORT, HOME, PORT, LocalCloud
+
+
+class Renewable(Credentials):  # type: ignore[misc]
+    """Credentials with a token that never ends."""
+
+    def refresh(self, request: Any) -> None:
+        """Get the same token."""
+        self.token = "token"
+
+
+class ToLocalCloud(httpx.HTTPTransport):
+    """Leads to the local cloud what is for Google."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request."""
+        assert request.url.host.endswith(".googleapis.com")
+        request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=PORT)
+        request.headers["Host"] = f"127.0.0.1:{PORT}"
+        return super().handle_request(request)
+
+
+def create_channel(_cls: Any, host: str, **_: Any) -> grpc.Channel:
+    assert host.endswith(".googleapis.com:443")
+    return grpc.insecure_channel(f"127.0.0.1:{GRPC_PORT}")
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[LocalCloud]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(google.auth, "default", lambda *_, **__: (Renewable(), LocalCloud.project))
+        patch.setattr(TpuGrpcTransport, "create_channel", classmethod(create_channel))
+        cloud = LocalCloud()
+        cloud.up()
+        yield cloud
+        cloud.command("down")
+    shutil.rmtree(HOME)
+
+
+@pytest.fixture
+def cloud(served: LocalCloud) -> LocalCloud:
+    served.control("reset", {})
+    return served
+
+
+@pytest.fixture
+def service(cloud: LocalCloud) -> Iterator[CloudGcpService]:
+    service = CloudGcpService(cloud.project, httpx.Client(transport=ToLocalCloud(), timeout=60))
+    yield service
+    service.shutdown()

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tpu_fleet.cloud.commands.lifecycle import DEFAULT_PORT, Cloud, exports
+from tpu_fleet.cloud.commands.lifecycle import ABSENT, DEFAULT_PORT, Cloud, exports
 
 from . import DOCS, ROOT, filled
 
@@ -54,6 +54,7 @@ MEANINGS = {
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": "the project and its IAM policy",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": "buckets",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": "`ssh` to nodes with `enable-oslogin`",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": "secrets",
     "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "no login is needed, and no token leaves the computer",
     "CLOUDSDK_CORE_PROJECT": "the cloud's project",
     "GOOGLE_CLOUD_PROJECT": "the same, for our own tools and Google's libraries",
@@ -72,10 +73,16 @@ def exports_table() -> str:
     """Return the variables that `tpu-fleet cloud env` prints."""
     rows = ["| variable | value | for |", "| --- | --- | --- |"]
     cloud = Cloud(Path("/nonexistent"))
+    others = [name for name, value in exports(cloud).items() if f"/{ABSENT}/" in value]
     for name, value in exports(cloud).items():
+        if name in others:
+            continue
         # The environment may name another cloud than the one on the default port.
         shown = value.replace(cloud.endpoint.rstrip("/"), f"http://127.0.0.1:{DEFAULT_PORT}")
         rows.append(f"| `{name}` | `{shown}` | {MEANINGS[name]} |")
+    shown = f"http://127.0.0.1:{DEFAULT_PORT}/{ABSENT}/…/"
+    why = f"{len(others)} other services, which are not asked at Google: HTTP 501"
+    rows.append(f"| `CLOUDSDK_API_ENDPOINT_OVERRIDES_…` | `{shown}` | {why} |")
     return "\n".join(rows)
 
 

@@ -26,7 +26,10 @@ from ..machines.container import ContainerMachines
 from ..machines.host import Progress
 from ..machines.layout import Layout, read_json, write_json
 from ..machines.patience import wait_for
+from .other_apis import OTHER_APIS
 
+# Below this path the server has nothing, and says so.
+ABSENT = "_absent"
 SERVER = "tpu_fleet.cloud.serve.server"
 DEFAULT_PORT = 8470
 START_LIMIT = 60.0
@@ -259,6 +262,7 @@ def exports(cloud: Cloud) -> dict[str, str]:
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": endpoint,
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": endpoint,
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": endpoint,
         "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
         "CLOUDSDK_CORE_PROJECT": config["project"],
         "GOOGLE_CLOUD_PROJECT": config["project"],
@@ -270,7 +274,15 @@ def exports(cloud: Cloud) -> dict[str, str]:
         variables["TPU_FLEET_CLOUD_GRPC_ENDPOINT"] = cloud.grpc_endpoint
     if cloud.config:
         variables["TPU_FLEET_CLOUD_DIR"] = str(cloud.state_dir)
-    return variables
+    return {**variables, **_elsewhere(endpoint)}
+
+
+def _elsewhere(endpoint: str) -> dict[str, str]:
+    """Return the variables by which gcloud asks the cloud for what only Google has."""
+    return {
+        f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name.upper()}": f"{endpoint}{ABSENT}/{name}/"
+        for name in OTHER_APIS
+    }
 
 
 def as_json(data: Any) -> str:

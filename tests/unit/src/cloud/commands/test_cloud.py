@@ -115,6 +115,17 @@ def test_env_can_be_evaluated_whatever_the_paths_are(
     assert values["CLOUDSDK_CORE_PROJECT"] == values["GOOGLE_CLOUD_PROJECT"] == "p"
 
 
+def test_env_leads_gcloud_nowhere_else() -> None:
+    """Each service that gcloud could ask has an endpoint at the local cloud."""
+    lines = dict(line[7:].split("=", 1) for line in _run("env").output.splitlines())
+    prefix = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+    endpoints = {k.removeprefix(prefix): v for k, v in lines.items() if k.startswith(prefix)}
+    assert {"LOGGING", "CONTAINER", "SECRETMANAGER", "IAMCREDENTIALS", "TPU"} <= set(endpoints)
+    assert len(endpoints) == 180
+    assert all(value.startswith("http://127.0.0.1:1/") for value in endpoints.values())
+    assert endpoints["LOGGING"] == "http://127.0.0.1:1/_absent/logging/"
+
+
 def test_table() -> None:
     worker = {"worker": 0, "machine": "t1v-n-1-w-0", "internal_ip": "10.0.0.2", "external_ip": None}
     node = {"node": "a", "zone": "z", "accelerator_type": "v4-8", "state": "READY"}

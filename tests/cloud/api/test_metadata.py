@@ -74,6 +74,15 @@ def test_who_asks_is_told_by_the_address(workers: list[Asker]) -> None:
     assert found == ["0", "1"]
 
 
+def test_lists_and_the_universe(workers: list[Asker]) -> None:
+    assert workers[0]("instance/tags").text == "[]"
+    assert workers[0]("universe/universe-domain").text == "googleapis.com"
+    assert workers[0]("instance/service-accounts/default/aliases").text == "default"
+    listed = workers[0]("instance/service-accounts/default/").text.split()
+    assert listed == ["aliases", "email", "scopes"]
+    assert workers[0]("instance/disks/0/type").text == "PERSISTENT"
+
+
 def test_a_stranger_is_told_nothing(workers: list[Asker]) -> None:
     stranger = Asker(workers[0]._url, "127.0.0.9")
     assert stranger("instance/attributes/foo").status_code == 404

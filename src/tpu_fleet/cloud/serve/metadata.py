@@ -22,6 +22,7 @@ from starlette.routing import Route
 from ..errors import ApiError, unauthenticated
 from ..google import api as google
 from ..google.answers import Media
+from ..model import boot_disks, networks
 from ..model.clock import seconds_of
 from ..model.cloud import Cloud
 from ..model.compute_records import tags
@@ -31,6 +32,16 @@ from ..model.schema import snake
 ROOT = "/computeMetadata/v1"
 # How often a waiting request checks for a change.
 LOOK_EVERY = 0.5
+# Lists that are read as a whole, unlike directories.
+LEAVES = ("aliases", "dns-servers", "scopes", "tags")
+# The machine types of TPU VMs by their generation, with the number of chips.
+_MACHINES = {
+    "v3": "ct3-hightpu-{}t",
+    "v4": "ct4p-hightpu-{}t",
+    "v5e": "ct5lp-hightpu-{}t",
+    "v5p": "ct5p-hightpu-{}t",
+    "v6e": "ct6e-standard-{}t",
+}
 HEADERS = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 
 
@@ -119,11 +130,11 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
         "instance": {
             "attributes": attributes(cloud, node, worker),
             "cpu-platform": "Local cloud",
+            "disks": _disks(node, worker),
             "hostname": f"{name}.{node.zone}.c.{cloud.project}.internal",
             "id": number,
             "image": node.body.get("runtimeVersion", "") or _image(node),
-            "machine-type": f"projects/{cloud.number}/machineTypes/"
-            + node.compute.get("machineType", "local"),
+            "machine-type": f"projects/{cloud.number}/machineTypes/{_machine_type(node)}",
             "maintenance-event": node.maintenance_event,
             "name": name,
             "network-interfaces": [
@@ -132,15 +143,17 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
                         {"external-ip": machine["external_ip"] or "", "type": "ONE_TO_ONE_NAT"}
                     ],
                     "ip": machine["internal_ip"],
+                    **_card(cloud, node, machine["internal_ip"]),
                 }
             ],
             "preempted": "TRUE" if node.preempted else "FALSE",
             "scheduling": {
+                "automatic-restart": _restarts(node),
                 "on-host-maintenance": "TERMINATE",
                 "preemptible": str(node.spot).upper(),
             },
             "service-accounts": (
-                {"default": {"email": email, "scopes": scopes}}
+                {"default": {"aliases": ["default"], "email": email, "scopes": scopes}}
                 if email or node.api == "tpu"
                 else {}
             ),
@@ -153,6 +166,56 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
             "numeric-project-id": int(cloud.number),
             "project-id": cloud.project,
         },
+        "universe": {"universe-domain": "googleapis.com"},
+    }
+
+
+def _machine_type(node: NodeRecord) -> str:
+    """Return the machine type; that of a v2 node is not known."""
+    named = node.compute.get("machineType")
+    if named:
+        return str(named)
+    kind = parse(node.accelerator_type)
+    if kind is None or kind.generation not in _MACHINES:
+        return "local"
+    chips = max(1, kind.chips // kind.workers)
+    return _MACHINES[kind.generation].format(chips)
+
+
+def _restarts(node: NodeRecord) -> str:
+    """Return whether Google starts the machine again after a maintenance."""
+    said = node.compute.get("properties", {}).get("scheduling", {}).get("automaticRestart")
+    return str(not node.spot if said is None else said).upper()
+
+
+def _disks(node: NodeRecord, worker: int) -> list[dict[str, Any]]:
+    """Return the boot disk and the data disks of a machine."""
+    boot = boot_disks.asked_of(node) or {}
+    found = [(str(boot.get("deviceName") or "persistent-disk-0"), "READ_WRITE")]
+    for disk in node.body.get("dataDisks") or []:
+        if str(worker) in (disk.get("workerIds") or [str(worker)]):
+            name = disk.get("deviceName") or f"persistent-disk-{len(found)}"
+            found.append((str(name), str(disk.get("mode") or "READ_WRITE")))
+    return [
+        {"device-name": name, "index": index, "interface": "NVME", "mode": mode,
+         "type": "PERSISTENT"}
+        for index, (name, mode) in enumerate(found)
+    ]  # fmt: skip
+
+
+def _card(cloud: Cloud, node: NodeRecord, address: str) -> dict[str, Any]:
+    """Return what Google says of a network card; the machine's own has other values."""
+    region = node.zone.rpartition("-")[0]
+    return {
+        "dns-servers": ["169.254.169.254"],
+        "forwarded-ips": [],
+        "gateway": networks.gateway_in(region),
+        "ip-aliases": [],
+        "mac": ":".join(["42", "01", *(f"{int(part):02x}" for part in address.split("."))]),
+        "mtu": 1460,
+        "network": f"projects/{cloud.number}/networks/{networks.NETWORK}",
+        "subnetmask": "255.255.240.0",
+        "target-instance-ips": [],
     }
 
 
@@ -216,7 +279,8 @@ def listing(value: Any) -> str:
     """Return a directory or a value as plain text."""
     if isinstance(value, dict):
         return "".join(
-            f"{k}/\n" if isinstance(v, (dict, list)) else f"{k}\n" for k, v in value.items()
+            f"{k}/\n" if isinstance(v, (dict, list)) and k not in LEAVES else f"{k}\n"
+            for k, v in value.items()
         )
     if isinstance(value, list):
         if all(isinstance(item, str) for item in value):
@@ -445,6 +509,8 @@ class MetadataApp:
             text, kind = lines(value), "application/text"
         elif directory and recursive:
             text, kind = json.dumps(camel(value, "attributes" in words)), "application/json"
+        elif words == ["instance", "tags"] and alt != "text":
+            text, kind = json.dumps(value), "application/json"
         elif alt == "json":
             text = json.dumps(listing(value).splitlines() if directory else value)
             kind = "application/json"

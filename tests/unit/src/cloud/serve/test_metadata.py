@@ -147,6 +147,7 @@ def instance(**more: Any) -> tuple[Cloud, NodeRecord]:
         "machineType": "zones/us-east5-a/machineTypes/ct6e-standard-1t",
         "disks": [{"boot": True, "initializeParams": {"sourceImage": IMAGE}}],
         "metadata": {"items": [{"key": "mine", "value": "yes"}]},
+        "networkInterfaces": [{"network": "global/networks/default"}],
         **more,
     }
     read = instance_request.read(cloud, "us-east5-a", asked)
@@ -175,7 +176,36 @@ def test_an_instance_knows_its_name_and_id() -> None:
 
 @pytest.mark.parametrize("has", [True, False])
 def test_an_instance_has_the_account_that_it_was_given(has: bool) -> None:
-    accounts = [{"email": "a@b", "scopes": ["s"]}] if has else []
+    accounts = [{"email": "a@b.c", "scopes": ["https://x/y"]}] if has else []
     cloud, node = instance(serviceAccounts=accounts)
     found = metadata.tree(cloud, node, 0)["instance"]["service-accounts"]
-    assert found == ({"default": {"email": "a@b", "scopes": ["s"]}} if has else {})
+    account = {"aliases": ["default"], "email": "a@b.c", "scopes": ["https://x/y"]}
+    assert found == ({"default": account} if has else {})
+
+
+def test_an_instance_reads_its_disks_and_its_card() -> None:
+    cloud, node = instance()
+    found = metadata.tree(cloud, node, 0)
+    [disk] = found["instance"]["disks"]
+    assert (disk["device-name"], disk["index"]) == ("persistent-disk-0", 0)
+    [card] = found["instance"]["network-interfaces"]
+    assert card["mac"].startswith("42:01:0a:")
+    assert (card["gateway"], card["mtu"]) == ("10.202.0.1", 1460)
+    assert found["instance"]["scheduling"]["automatic-restart"] == "TRUE"
+    assert found["universe"] == {"universe-domain": "googleapis.com"}
+
+
+@pytest.mark.parametrize(
+    ("zone", "kind", "expected"),
+    [
+        ("us-central2-b", "v4-16", "ct4p-hightpu-4t"),
+        ("us-east5-a", "v6e-8", "ct6e-standard-8t"),
+        ("us-east5-a", "v5litepod-16", "ct5lp-hightpu-4t"),
+    ],
+)
+def test_the_machine_type_of_a_node(zone: str, kind: str, expected: str) -> None:
+    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    body = {"acceleratorType": kind, "runtimeVersion": "tpu-ubuntu2204-base"}
+    cloud.create(zone, "n", body, "v2")
+    found = metadata.tree(cloud, cloud.node(zone, "n"), 0)["instance"]
+    assert found["machine-type"].endswith(f"/machineTypes/{expected}")

@@ -1,20 +1,34 @@
 #!/usr/bin/env python3
-"""Cut from Google's discovery document of Compute Engine what the local cloud serves.
+"""Cut from Google's discovery documents what the local cloud needs of them.
 
     .venv/bin/python scripts/cut_compute_document.py
 
-The document comes with google-api-python-client. Descriptions are left out, because they are nine
-tenths of its size.
+The documents come with google-api-python-client. Of Compute Engine's this keeps what the local
+cloud serves, without descriptions, which are nine tenths of its size; of all documents the names
+and paths of the methods, so that the local cloud can name one that it does not have.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-OURS = Path(__file__).parents[1] / "src/tpu_fleet/cloud/model/discovery_documents/compute.v1.json"
+FOLDER = Path(__file__).parents[1] / "src/tpu_fleet/cloud/model/discovery_documents"
+OURS, NAMES = FOLDER / "compute.v1.json", FOLDER / "methods.txt"
+# The versions of each service of which the local cloud has a part.
+SERVICES = {
+    "cloudresourcemanager": "v1 v3",
+    "compute": "v1 beta alpha",
+    "iam": "v1",
+    "oslogin": "v1",
+    "secretmanager": "v1",
+    "serviceusage": "v1 v1beta1",
+    "storage": "v1",
+    "tpu": "v1 v1alpha1 v2 v2alpha1",
+}
 # Of the first level: what `bind` and `parse` need, and where the document is from.
 KEPT = ("id", "kind", "name", "version", "revision", "servicePath", "batchPath", "parameters")
 TEXTS = ("description", "enumDescriptions", "enumDeprecated")
@@ -22,6 +36,9 @@ METHODS = {
     "acceleratorTypes": "aggregatedList get list",
     "advice": "calendarMode",
     "autoscalers": "list",
+    "diskTypes": "get list",
+    "disks": "aggregatedList delete get insert list resize setLabels",
+    "firewalls": "delete get insert list patch update",
     "futureReservations": "aggregatedList cancel delete get insert list",
     "globalOperations": "aggregatedList delete get list wait",
     "imageFamilyViews": "get",
@@ -39,7 +56,8 @@ METHODS = {
     "setMachineType setMetadata setScheduling setServiceAccount setTags simulateMaintenanceEvent "
     "start stop suspend update updateAccessConfig",
     "machineTypes": "aggregatedList get list",
-    "projects": "get",
+    "networks": "delete get getEffectiveFirewalls insert list",
+    "projects": "get setCommonInstanceMetadata",
     "regionAutoscalers": "list",
     "regionInstanceGroupManagerResizeRequests": "cancel delete get insert list",
     "regionInstanceGroupManagers": "abandonInstances applyUpdatesToInstances createInstances "
@@ -51,6 +69,7 @@ METHODS = {
     "regions": "get list",
     "reservations": "aggregatedList delete get insert list",
     "resourcePolicies": "aggregatedList delete get insert list",
+    "subnetworks": "aggregatedList get list",
     "zoneOperations": "delete get list wait",
     "zones": "get list",
 }
@@ -73,6 +92,41 @@ def cut(document: dict[str, Any]) -> dict[str, Any]:
     return _without_texts(
         {**kept, "resources": resources, "schemas": dict(sorted(schemas.items()))}
     )
+
+
+def names(documents: dict[str, dict[str, Any]]) -> str:
+    """Return a line for each method of documents by name: its name, verb and path."""
+    found = {
+        f"{method['id']} {method['httpMethod']} {_path(document, method)}"
+        for document in documents.values()
+        for method in _methods(document)
+    }
+    return "".join(f"{line}\n" for line in sorted(found))
+
+
+def _methods(place: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from place.get("methods", {}).values()
+    for inner in place.get("resources", {}).values():
+        yield from _methods(inner)
+
+
+def _path(document: dict[str, Any], method: dict[str, Any]) -> str:
+    """Return the path of a method with {} for each id, and {v} for the version of Compute Engine.
+
+    Its three versions have nearly the same methods.
+    """
+    path = document["servicePath"] + method.get("flatPath", method["path"])
+    shape = re.sub(r"\{[^}]+\}", "{}", path)
+    return re.sub(r"^compute/(v1|beta|alpha)/", "compute/{v}/", shape)
+
+
+def installed() -> dict[str, dict[str, Any]]:
+    """Return the documents that come with google-api-python-client, by name."""
+    import googleapiclient
+
+    folder = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
+    wanted = [f"{name}.{each}" for name, words in SERVICES.items() for each in words.split()]
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in wanted}
 
 
 def _references(value: Any) -> Iterator[str]:
@@ -99,11 +153,9 @@ def _without_texts(value: Any) -> Any:
 
 def main() -> None:
     """Write ours anew."""
-    import googleapiclient
-
-    folder = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
-    document = json.loads((folder / "compute.v1.json").read_text())
-    OURS.write_text(json.dumps(cut(document), indent=0) + "\n")
+    documents = installed()
+    OURS.write_text(json.dumps(cut(documents["compute.v1"]), indent=0) + "\n")
+    NAMES.write_text(names(documents))
 
 
 if __name__ == "__main__":

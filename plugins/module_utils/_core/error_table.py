@@ -460,7 +460,7 @@ ROWS: tuple[Row, ...] = (
         reaction=Reaction.LOOK,
         signs=(
             Sign(REFUSED_REQUEST, says="while in state (PREEMPTED|TERMINATED)"),
-            Sign(REFUSED_REQUEST, says="Preemptible TPUs cannot be restarted"),
+            Sign(REFUSED_REQUEST, says="(Preemptible|Spot VM) TPUs cannot be restarted"),
         ),
     ),
     Row(

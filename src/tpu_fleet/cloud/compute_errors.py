@@ -55,10 +55,19 @@ def in_use(what: str, resource: str, user: str) -> ComputeError:
 
 
 def invalid(field: str, value: Any, why: str) -> ComputeError:
-    """A value that Compute does not accept."""
-    return ComputeError(
-        400, "invalid", f"Invalid value for field 'resource.{field}': '{value}'. {why}"
-    )
+    """A value of the resource in a request that Compute does not accept."""
+    return invalid_at(f"resource.{field}", value, why)
+
+
+def invalid_at(path: str, value: Any, why: str) -> ComputeError:
+    """A value that Compute does not accept, by the whole path of its field."""
+    return ComputeError(400, "invalid", f"Invalid value for field '{path}': '{value}'. {why}")
+
+
+def too_large(path: str, most: int, size: int) -> ComputeError:
+    """A text that is too long; Google counts its bytes as characters."""
+    text = f"Value for field '{path}' is too large: maximum size {most} character(s)"
+    return ComputeError(400, "invalid", f"{text}; actual size {size}.")
 
 
 def stale(what: str) -> ComputeError:
@@ -93,6 +102,7 @@ _REASONS = {
     "RESOURCE_EXHAUSTED": (403, "rateLimitExceeded"),
     "INTERNAL": (500, "backendError"),
     "UNAVAILABLE": (503, "backendError"),
+    "UNIMPLEMENTED": (501, "notImplemented"),
 }
 
 

@@ -170,6 +170,11 @@ def bad_request(reason: str) -> ApiError:
     return ApiError("INVALID_ARGUMENT", f"Cloud TPU received a bad request. {reason} {eid()}")
 
 
+def invalid_labels(why: str) -> ApiError:
+    """Labels that are none. Google's words for a wrong character in a value are known."""
+    return ApiError("INVALID_ARGUMENT", f"resource labels are invalid: {why}")
+
+
 def type_not_in_zone(accelerator_type: str, zone: str) -> ApiError:
     """The zone does not offer this type."""
     return bad_request(
@@ -199,8 +204,10 @@ def single_host_only() -> ApiError:
     return bad_request("This operation is only available with single TPU nodes.")
 
 
-def cannot_restart() -> ApiError:
+def cannot_restart(spot: bool) -> ApiError:
     """Preemptible and spot nodes cannot be started again."""
+    if spot:
+        return bad_request("Spot VM TPUs cannot be restarted, and must be recreated again")
     return bad_request("Preemptible TPUs cannot be restarted")
 
 
@@ -222,6 +229,17 @@ def malformed_name(name: str) -> ApiError:
 def invalid_mask() -> ApiError:
     """A missing mask, or one that names a field that cannot be updated."""
     return ApiError("INVALID_ARGUMENT", "The request was invalid: invalid update mask")
+
+
+def unknown_selection(path: str) -> ApiError:
+    """The parameter `fields` names what the answer never has."""
+    text = f"Error expanding 'fields' parameter. Cannot find matching fields for path '{path}'."
+    return _invalid("Request contains an invalid argument.", {"field": path, "description": text})
+
+
+def invalid_alt(value: str) -> ApiError:
+    """The parameter `alt` names no form of an answer. The wording is ours."""
+    return ApiError("INVALID_ARGUMENT", f'Invalid value "{value}" for the parameter alt.')
 
 
 def invalid_page_size() -> ApiError:
@@ -427,9 +445,12 @@ def reservation_not_found() -> ApiError:
     return ApiError("NOT_FOUND", "Reservation not found")
 
 
-def no_such_method(path: str) -> ApiError:
-    """The API has no such path."""
-    return ApiError("NOT_FOUND", f"The requested URL {path} was not found on this server.")
+class NoSuchMethod(ApiError):
+    """The local cloud has no method at a path: Google has none either, or more than it."""
+
+    def __init__(self, path: str) -> None:
+        text = f"The requested URL {path} was not found on this server."
+        super().__init__("NOT_FOUND", text)
 
 
 def no_such_discovery(version: str) -> ApiError:
@@ -494,7 +515,13 @@ def quota_exceeded(
     return ApiError("RESOURCE_EXHAUSTED", texts[0], [detail])
 
 
-def rate_limited(number: str, retry_after: int | None, method: str) -> ApiError:
+# How many requests a minute a limit allows, if nobody says otherwise.
+PER_MINUTE = 60
+
+
+def rate_limited(
+    number: str, retry_after: int | None, method: str, value: int = PER_MINUTE
+) -> ApiError:
     """Too many requests in a minute for a method such as nodes.list.
 
     The quota's real name is known only for nodes.create.
@@ -516,6 +543,9 @@ def rate_limited(number: str, retry_after: int | None, method: str) -> ApiError:
                     "consumer": f"projects/{number}",
                     "quota_metric": metric,
                     "quota_limit": limit,
+                    "quota_limit_value": str(value),
+                    "quota_location": "global",
+                    "quota_unit": "1/min/{project}",
                 },
             )
         ],
@@ -548,6 +578,14 @@ def disk_full() -> ApiError:
 def unimplemented(what: str) -> ApiError:
     """The local cloud does not have this method."""
     return ApiError("UNIMPLEMENTED", f"{what} is not implemented.")
+
+
+def not_emulated(name: str) -> ApiError:
+    """A method of Google's that the local cloud does not have. Google has no such answer."""
+    return ApiError(
+        "UNIMPLEMENTED",
+        f"The local cloud has no {name}. Google has; nothing is known about what it would answer.",
+    )
 
 
 def stock_out(zone: str) -> ApiError:
@@ -600,6 +638,11 @@ OPERATION_FAILURES: dict[str, Callable[..., ApiError]] = {
 }
 
 
+NOT_THERE = (
+    "<!DOCTYPE html>\n<html lang=en>\n<title>Error 404 (Not Found)!!1</title>\n"
+    "<p><b>404.</b> <ins>That's an error.</ins>\n<p>The requested URL <code>{}</code> was not "
+    "found on this server.  <ins>That's all we know.</ins>\n</html>\n"
+)
 BAD_GATEWAY = (
     "<!DOCTYPE html>\n<html lang=en>\n<title>Error 502 (Server Error)!!1</title>\n"
     "<p><b>502.</b> <ins>That's an error.</ins>\n<p>The server encountered a temporary error and "

@@ -39,7 +39,7 @@ def test_1_all_versions_on_one_port(cloud: Emulator, version: str, path: str) ->
 
 
 def test_1_the_old_version_shows_nodes_in_its_own_shape(cloud: Emulator) -> None:
-    create(cloud, serviceAccount={"email": "me@x"})
+    create(cloud, serviceAccount={"email": "me@x.y"})
     [node] = call(cloud, "GET", f"v1/{PARENT}/nodes").json()["nodes"]
     # gcloud falls over a service account that is no string.
     assert not isinstance(node.get("serviceAccount", ""), dict)

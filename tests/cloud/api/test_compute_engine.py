@@ -115,7 +115,7 @@ def instance(
         ],
         "metadata": {"items": [{"key": "enable-guest-attributes", "value": "TRUE"}]},
         "labels": {"owner": "lab"},
-        "serviceAccounts": [{"email": "default", "scopes": ["scope"]}],
+        "serviceAccounts": [{"email": "default", "scopes": ["https://x/y"]}],
         **more,
     }
 

@@ -126,7 +126,8 @@ def test_machine_types(ask: Ask) -> None:
     assert Z not in found
     refused = ask("GET", f"{Z}/machineTypes/ct6e-standard-1t", status=404)
     assert refused == f"The resource '{PROJECT}/{Z}/machineTypes/ct6e-standard-1t' was not found"
-    assert "zones/nowhere' was not found" in ask("GET", "zones/nowhere/machineTypes", status=404)
+    unknown = "Invalid value for field 'zone': 'nowhere'. Unknown zone."
+    assert ask("GET", "zones/nowhere/machineTypes", status=400) == unknown
 
 
 def test_zones_and_regions(ask: Ask) -> None:

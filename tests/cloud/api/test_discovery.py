@@ -152,7 +152,7 @@ def test_many_interfaces_make_many_endpoints(ask: Ask) -> None:
     body = {k: v for k, v in BODY.items() if k != "networkConfig"}
     body |= {
         "acceleratorType": "v4-16",
-        "networkConfigs": [BODY["networkConfig"], {"network": "b"}],
+        "networkConfigs": [BODY["networkConfig"], {"network": "global/networks/default"}],
     }
     ask("POST", f"v2/{ZONE}/nodes", params={"nodeId": "n1"}, json=body)
     node = ask("GET", f"v2/{ZONE}/nodes/n1")

@@ -414,11 +414,11 @@ def test_what_was_created_cannot_be_seen_at_first() -> None:
 
 
 def test_the_projects_number_in_every_name(cloud: Emulator) -> None:
-    begun = create(cloud, labels={"projects/local-project/": "kept"}).json()
+    begun = create(cloud, metadata={"kept": "projects/local-project/"}).json()
     cloud.fault("project_number")
     node = get(cloud, f"{ZONE}/nodes/n1")
     assert node["name"] == "projects/123456789012/locations/us-central2-b/nodes/n1"
-    assert node["labels"] == {"projects/local-project/": "kept"}
+    assert node["metadata"] == {"kept": "projects/local-project/"}
     operation = get(cloud, begun["name"])
     for name in (operation["name"], operation["metadata"]["target"], operation["response"]["name"]):
         assert name.startswith("projects/123456789012/")

@@ -32,6 +32,13 @@ def client(cloud: Emulator, kind: type[Any]) -> Any:
     return kind(credentials=AnonymousCredentials(), client_options=endpoint)
 
 
+def waits_here(cloud: Emulator, instances: Any) -> Any:
+    """Return a client that waits for operations at the cloud, as docs/gcloud.md says."""
+    services = instances.transport._extended_operations_services
+    services["zone_operations"] = client(cloud, compute_v1.ZoneOperationsClient)
+    return instances
+
+
 def boot_disk(family: str) -> compute_v1.AttachedDisk:
     source = compute_v1.AttachedDiskInitializeParams(
         source_image=f"{IMAGES}/{family}", disk_size_gb=100
@@ -193,3 +200,63 @@ def test_what_is_offered(cloud: Emulator) -> None:
     assert newest.disk_size_gb == 10
     reservations = client(cloud, compute_v1.ReservationsClient)
     assert list(reservations.list(**HERE)) == []
+
+
+def test_an_operation_is_waited_for_where_time_passes() -> None:
+    """By itself the library waits at Google, whatever the endpoint of its client is."""
+    cloud = Emulator(clock="real")
+    try:
+        instances = waits_here(cloud, client(cloud, compute_v1.InstancesClient))
+        there = {"project": PROJECT, "zone": V6E}
+        wanted = compute_v1.Instance(
+            name="one",
+            machine_type=f"zones/{V6E}/machineTypes/ct6e-standard-1t",
+            disks=[boot_disk(BEFORE)],
+            network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
+        )
+        begun = instances.insert(**there, instance_resource=wanted)
+        assert not begun.done()
+        begun.result(60)
+        one = instances.get(**there, instance="one")
+        assert one.status == "RUNNING"
+        labels = compute_v1.InstancesSetLabelsRequest(
+            labels={"a": "b"}, label_fingerprint=one.label_fingerprint
+        )
+        request = {"instances_set_labels_request_resource": labels}
+        instances.set_labels(**there, instance="one", **request).result(60)
+        assert instances.get(**there, instance="one").labels == {"a": "b"}
+        instances.delete(**there, instance="one").result(60)
+    finally:
+        cloud.stop()
+
+
+def test_every_change_is_done_at_once_where_time_is_immediate(cloud: Emulator) -> None:
+    instances = client(cloud, compute_v1.InstancesClient)
+    there = {"project": PROJECT, "zone": V6E}
+    wanted = compute_v1.Instance(
+        name="one",
+        machine_type=f"zones/{V6E}/machineTypes/ct6e-standard-1t",
+        disks=[boot_disk(BEFORE)],
+        network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
+    )
+    assert instances.insert(**there, instance_resource=wanted).done()
+    here = {**there, "instance": "one"}
+
+    def now() -> Any:
+        return instances.get(**here)
+
+    labels = compute_v1.InstancesSetLabelsRequest(
+        labels={"a": "b"}, label_fingerprint=now().label_fingerprint
+    )
+    done = [instances.set_labels(**here, instances_set_labels_request_resource=labels)]
+    metadata = compute_v1.Metadata(fingerprint=now().metadata.fingerprint)
+    done.append(instances.set_metadata(**here, metadata_resource=metadata))
+    tags = compute_v1.Tags(items=["t"], fingerprint=now().tags.fingerprint)
+    done.append(instances.set_tags(**here, tags_resource=tags))
+    done.append(instances.reset(**here))
+    done.append(instances.stop(**here))
+    scheduling = compute_v1.Scheduling(provisioning_model="SPOT", automatic_restart=False)
+    done.append(instances.set_scheduling(**here, scheduling_resource=scheduling))
+    done.append(instances.start(**here))
+    done.append(instances.delete(**here))
+    assert [operation.done() for operation in done] == [True] * 8

@@ -138,3 +138,119 @@ def test_best_effort_as_it_is_asked_for_today(cloud: Emulator) -> None:
     assert answer.status_code == 200, answer.text
     node = call(cloud, "GET", f"v2alpha1/{ZONE}/nodes/n1").json()
     assert (node["state"], node["schedulingConfig"]["provisioningModel"]) == ("READY", "SPOT")
+
+
+# Compute Engine ------------------------------------------------------------------------------
+
+COMPUTE = f"compute/v1/projects/{Emulator.project}"
+DISKS = f"{COMPUTE}/zones/us-east5-a/disks"
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "expected"),
+    [
+        ("global/networks", "items/name", {"items": [{"name": "default"}]}),
+        ("global/networks", "items(name,mtu),kind",
+         {"kind": "compute#networkList", "items": [{"name": "default"}]}),
+        ("global/networks/default", "name", {"name": "default"}),
+        ("regions/us-east5/subnetworks", "items(ip_cidr_range)", {"items": [{}]}),
+        ("aggregated/disks", "items/*/warning/code",
+         None),
+    ],
+)  # fmt: skip
+def test_a_part_of_an_answer(cloud: Emulator, path: str, fields: str, expected: Any) -> None:
+    answer = call(cloud, "GET", f"{COMPUTE}/{path}", params={"fields": fields})
+    assert answer.status_code == 200, answer.text
+    if expected is None:
+        scopes = answer.json()["items"].values()
+        assert all(each == {"warning": {"code": "NO_RESULTS_ON_PAGE"}} for each in scopes)
+        return
+    assert answer.json() == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "unknown"),
+    [
+        (f"v2/{ZONE}/nodes", "nodes/bogus", "nodes.bogus"),
+        (f"v2/{ZONE}/nodes", "nodes(name,bogus)", "nodes.bogus"),
+        (f"{COMPUTE}/global/networks", "bogus", "bogus"),
+        (f"{COMPUTE}/aggregated/disks", "items/*/disks/bogus", "items.*.disks.bogus"),
+    ],
+)
+def test_a_part_that_no_answer_has(cloud: Emulator, path: str, fields: str, unknown: str) -> None:
+    answer = call(cloud, "GET", path, params={"fields": fields})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["message"]) == (400, "Request contains an invalid argument.")
+    [violation] = error["details"][0]["fieldViolations"]
+    text = f"Cannot find matching fields for path '{unknown}'."
+    assert violation["description"] == f"Error expanding 'fields' parameter. {text}"
+
+
+def test_a_change_is_not_made_if_its_answer_cannot_be_selected(cloud: Emulator) -> None:
+    body = {"name": "d"}
+    assert call(cloud, "POST", DISKS, json=body, params={"fields": "bogus"}).status_code == 400
+    assert listed(cloud, DISKS, "items") == []
+    assert call(cloud, "POST", DISKS, json=body, params={"fields": "name"}).json().keys() == {
+        "name"
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ({"maxResults": "-1"}, "Invalid value at 'max_results' (TYPE_UINT32), \"-1\""),
+        ({"maxResults": "abc"}, "Invalid value at 'max_results' (TYPE_UINT32), \"abc\""),
+        ({"maxResults": "501"}, "Must be between 0 and 500, inclusive."),
+        ({"filter": "bogus=1"}, "Invalid list filter expression."),
+        ({"filter": "name ~ a"}, "Invalid list filter expression."),
+        ({"filter": "labels.any=b"}, ""),
+        ({"filter": "name eq 'a.*'"}, ""),
+        ({"pageToken": "x"}, "invalid page token"),
+    ],
+)
+def test_what_a_list_cannot_be_asked(cloud: Emulator, query: dict[str, str], told: str) -> None:
+    for path in (DISKS, f"{COMPUTE}/aggregated/disks"):
+        answer = call(cloud, "GET", path, params=query)
+        assert answer.status_code == (400 if told else 200)
+        assert told in answer.json().get("error", {}).get("message", "")
+
+
+def test_a_page_token_is_good_for_its_own_list(cloud: Emulator) -> None:
+    for name in ("a", "b", "c"):
+        for zone in ("us-east5-a", "us-east5-b"):
+            path = f"{COMPUTE}/zones/{zone}/disks"
+            assert call(cloud, "POST", path, json={"name": name}).status_code == 200
+        created = {"nodeId": name}
+        assert call(cloud, "POST", f"v2/{ZONE}/nodes", params=created, json=BODY).status_code == 200
+    token = call(cloud, "GET", DISKS, params={"maxResults": "1"}).json()["nextPageToken"]
+    query = {"pageToken": token, "maxResults": "1"}
+    assert [d["name"] for d in listed(cloud, DISKS, "items", **query)] == ["b"]
+    for other in (DISKS.replace("5-a", "5-b"), f"{COMPUTE}/aggregated/disks"):
+        assert call(cloud, "GET", other, params=query).status_code == 400
+    assert call(cloud, "GET", DISKS, params={**query, "filter": "name=c"}).status_code == 400
+    nodes = f"v2/{ZONE}/nodes"
+    token = call(cloud, "GET", nodes, params={"pageSize": "1"}).json()["nextPageToken"]
+    assert call(cloud, "GET", nodes, params={"pageToken": token}).status_code == 200
+    for other in (f"v2/{PLACE}/-/nodes", f"v2/{ZONE}/operations"):
+        assert call(cloud, "GET", other, params={"pageToken": token}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("alt", "status"), [("json", 200), ("", 200), ("proto", 501), ("bogus", 400)]
+)
+@pytest.mark.parametrize("path", [f"v2/{ZONE}/nodes", DISKS])
+def test_the_form_of_an_answer(cloud: Emulator, path: str, alt: str, status: int) -> None:
+    assert call(cloud, "GET", path, params={"alt": alt}).status_code == status
+    spelled = {"$alt": "json;enum-encoding=int"}
+    assert call(cloud, "GET", path, params=spelled).status_code == 200
+
+
+def test_a_rate_limit_says_how_many(cloud: Emulator) -> None:
+    cloud.fault("rate_limit", per_minute=1)
+    call(cloud, "GET", f"v2/{ZONE}/nodes")
+    [detail] = call(cloud, "GET", f"v2/{ZONE}/nodes").json()["error"]["details"]
+    said = {k: v for k, v in detail["metadata"].items() if k.startswith("quota_")}
+    assert said["quota_limit_value"] == "1"
+    assert set(said) == {
+        *("quota_metric", "quota_limit", "quota_limit_value", "quota_location", "quota_unit"),
+    }

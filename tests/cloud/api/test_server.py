@@ -27,6 +27,10 @@ ZONE = f"projects/{Emulator.project}/locations/{Emulator.zone}"
 BODY = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
 
 
+NETWORK = "global/networks/default"
+SUBNET = "regions/us-central2/subnetworks/default"
+
+
 def get(cloud: Emulator, path: str, **more: Any) -> requests.Response:
     return requests.get(f"{cloud.url}{path}", timeout=30, **more)
 
@@ -276,7 +280,7 @@ def test_what_a_node_has_when_nothing_is_said(cloud: Emulator) -> None:
 
 def test_what_is_said_stays(cloud: Emulator) -> None:
     said = {
-        "networkConfigs": [{"network": "a"}, {"subnetwork": "b", "enableExternalIps": True}],
+        "networkConfigs": [{"network": NETWORK}, {"subnetwork": SUBNET, "enableExternalIps": True}],
         "serviceAccount": {"email": "sa@p.iam.gserviceaccount.com"},
     }
     url = f"{cloud.url}v2/{ZONE}/nodes?nodeId=n1"
@@ -284,8 +288,8 @@ def test_what_is_said_stays(cloud: Emulator) -> None:
     node = get(cloud, f"v2/{ZONE}/nodes/n1").json()
     assert node["serviceAccount"]["email"] == "sa@p.iam.gserviceaccount.com"
     first, second = node["networkConfigs"]
-    assert (first["network"], first["subnetwork"].rpartition("/")[2]) == ("a", "default")
-    assert (second["network"].rpartition("/")[2], second["subnetwork"]) == ("default", "b")
+    assert (first["network"], first["subnetwork"].rpartition("/")[2]) == (NETWORK, "default")
+    assert (second["network"].rpartition("/")[2], second["subnetwork"]) == ("default", SUBNET)
 
 
 def test_more_zones_are_listed_than_may_be_used(cloud: Emulator) -> None:

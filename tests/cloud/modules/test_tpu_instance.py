@@ -52,6 +52,10 @@ def disk(cloud: Emulator, name: str) -> None:
     ask(cloud, "POST", f"zones/{ZONE}/disks", {"name": name, "sizeGb": "10"})
 
 
+def network(cloud: Emulator, name: str) -> None:
+    ask(cloud, "POST", "global/networks", {"name": name, "autoCreateSubnetworks": True})
+
+
 def stop_time(cloud: Emulator) -> None:
     """Let time pass only when a test says so; policies and templates are made at once."""
     cloud.control("delays", {"update": 0.0})
@@ -124,6 +128,7 @@ def test_each_change_in_check_mode_for_real_and_again(
 
 def test_what_is_asked_for_a_vm(cloud: Emulator, module: Any) -> None:
     disk(cloud, "data")
+    network(cloud, "lab")
     wanted = {
         **ONE,
         "tier": "spot",

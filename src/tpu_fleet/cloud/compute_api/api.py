@@ -16,11 +16,15 @@ from ..model.history import caused_by
 from . import (
     advice,
     catalog,
+    disks,
+    firewalls,
     future_reservations,
     groups,
     instances,
+    networks,
     operations,
     policies,
+    project,
     reservations,
     templates,
 )
@@ -39,6 +43,10 @@ METHODS: list[Method] = [
     *reservations.METHODS,
     *future_reservations.METHODS,
     *advice.METHODS,
+    *disks.METHODS,
+    *networks.METHODS,
+    *firewalls.METHODS,
+    *project.METHODS,
 ]
 Found = tuple[Method, re.Match[str]]
 

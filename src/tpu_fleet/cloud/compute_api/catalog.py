@@ -14,7 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types i
     machine_type,
 )
 
-from ..compute_errors import ComputeError, invalid, not_found
+from ..compute_errors import ComputeError, invalid, invalid_at, not_found
 from ..google import operations
 from ..google.answers import Call
 from ..model import catalog
@@ -117,7 +117,9 @@ def list_zones(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def get_zone(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one zone."""
-    return _zone(cloud, zone_of(cloud, call))
+    if call["zone"] not in catalog.ALL_ZONES:
+        raise not_found(f"projects/{cloud.project}/zones/{call['zone']}")
+    return _zone(cloud, call["zone"])
 
 
 def list_regions(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -128,7 +130,9 @@ def list_regions(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def get_region(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one region."""
-    return _region(cloud, region_of(cloud, call))
+    if call["region"] not in catalog.REGIONS:
+        raise not_found(f"projects/{cloud.project}/regions/{call['region']}")
+    return _region(cloud, call["region"])
 
 
 def list_images(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -172,14 +176,14 @@ def image(url: str) -> dict[str, Any] | None:
 def zone_of(cloud: Cloud, call: Call) -> str:
     """Return the zone of a request, which has to exist."""
     if call["zone"] not in catalog.ALL_ZONES:
-        raise not_found(f"projects/{cloud.project}/zones/{call['zone']}")
+        raise invalid_at("zone", call["zone"], "Unknown zone.")
     return call["zone"]
 
 
 def region_of(cloud: Cloud, call: Call) -> str:
     """Return the region of a request, which has to exist."""
     if call["region"] not in catalog.REGIONS:
-        raise not_found(f"projects/{cloud.project}/regions/{call['region']}")
+        raise invalid_at("region", call["region"], "Unknown region.")
     return call["region"]
 
 

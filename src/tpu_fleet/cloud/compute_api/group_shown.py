@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ..google.disks import fingerprint
+from ..google.answers import fingerprint
 from ..google.operations import link
 from ..model.clock import timestamp
 from ..model.cloud import Cloud

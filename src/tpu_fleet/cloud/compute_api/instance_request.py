@@ -5,7 +5,6 @@ Wordings are Google's where they are known; docs/gcloud.md lists those that are 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +17,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types i
 from ..compute_errors import bad, invalid
 from ..model.cloud import Cloud
 from ..model.compute_records import seconds
-from . import catalog, links
+from . import catalog, links, values
 
-_LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}=[-_a-z0-9]{0,63}")
 _MODELS = ("STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND")
 SHORTEST_RUN, LONGEST_RUN = 600.0, 7 * 86400.0
 LONGEST_WAIT = 7200.0
@@ -65,15 +63,17 @@ def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> 
     topology = topology or next(t for t, size in topologies(kind.name).items() if size == 1)
     disks = asked.get("disks") or []
     _check_disks(disks, kind)
-    cards = asked.get("networkInterfaces") or [{}]
+    cards, accounts = asked.get("networkInterfaces") or [], asked.get("serviceAccounts") or []
+    values.check_networks(cloud, zone.rpartition("-")[0], cards)
+    values.check_accounts(accounts)
     body: dict[str, Any] = {
         "acceleratorType": accelerator_type_of(kind.name, topology),
-        "labels": check_labels(asked.get("labels") or {}),
-        "metadata": read_metadata(asked.get("metadata") or {}),
+        "labels": values.check_labels(asked.get("labels") or {}),
+        "metadata": values.read_metadata(asked.get("metadata") or {}),
         "schedulingConfig": as_node(scheduling),
-        "serviceAccount": _account(cloud, asked.get("serviceAccounts") or []),
+        "serviceAccount": _account(cloud, accounts),
         "networkConfig": {"enableExternalIps": bool(cards[0].get("accessConfigs"))},
-        "tags": list((asked.get("tags") or {}).get("items") or []),
+        "tags": values.check_tags((asked.get("tags") or {}).get("items") or []),
         "dataDisks": [
             data_disk(cloud, disk, index)
             for index, disk in enumerate(disks)
@@ -85,6 +85,7 @@ def read(cloud: Cloud, zone: str, asked: dict[str, Any], topology: str = "") -> 
         "machineType": kind.name,
         "topology": topology,
         "properties": {**kept, "scheduling": scheduling},
+        **_of_boot_disk(disks, kind),
     }
     return Asked(body, compute)
 
@@ -97,37 +98,6 @@ def wait_of(asked: dict[str, Any]) -> float:
         why = f"The duration must not be longer than {LONGEST_WAIT:g} seconds."
         raise invalid("params.requestValidForDuration", f"{found:g}s", why)
     return found
-
-
-def read_metadata(metadata: dict[str, Any]) -> dict[str, str]:
-    """Return the items of metadata."""
-    items: dict[str, str] = {}
-    for item in metadata.get("items") or []:
-        key = str(item.get("key") or "")
-        if not re.fullmatch(r"[-_a-zA-Z0-9]{1,128}", key):
-            raise invalid("metadata.items[].key", key, "Must be a match of '[a-zA-Z0-9-_]{1,128}'")
-        if key in items:
-            raise invalid("metadata.items", key, f"Duplicate metadata key: '{key}'")
-        items[key] = str(item.get("value") or "")
-    return items
-
-
-def check_labels(labels: dict[str, Any]) -> dict[str, str]:
-    """Return labels that Compute Engine accepts, or raise."""
-    for key, value in labels.items():
-        if not isinstance(value, str) or not _LABEL.fullmatch(f"{key}={value}"):
-            why = "Labels are lower case letters, digits, dashes and underscores, 63 at most."
-            raise invalid("labels", f"{key}={value}", why)
-    return dict(labels)
-
-
-def check_tags(tags: list[str]) -> list[str]:
-    """Return network tags that Compute Engine accepts, or raise."""
-    for tag in tags:
-        if not links.NAME.fullmatch(tag):
-            why = f"Must be a match of regex '{links.NAME.pattern}'"
-            raise invalid("tags.items[]", tag, why)
-    return list(dict.fromkeys(tags))
 
 
 def check_scheduling(asked: dict[str, Any]) -> dict[str, Any]:
@@ -173,6 +143,15 @@ def _check_shape(asked: dict[str, Any], kind: MachineType) -> None:
         if nic not in (kind.nic_type, "UNSPECIFIED_NIC_TYPE"):
             why = f"Machine type {kind.name} needs {kind.nic_type}."
             raise invalid("networkInterfaces[0].nicType", nic, why)
+
+
+def _of_boot_disk(disks: list[dict[str, Any]], kind: MachineType) -> dict[str, Any]:
+    """Return the type of the boot disk, and the image that it is made of."""
+    boot = next(disk for disk in disks if disk.get("boot"))
+    params = boot.get("initializeParams") or {}
+    image = catalog.image(str(params.get("sourceImage") or ""))
+    name = str(params.get("diskType") or kind.disk_type).rpartition("/")[2]
+    return {"boot_type": name, **({"boot_image": image["selfLink"]} if image else {})}
 
 
 def _check_disks(disks: list[dict[str, Any]], kind: MachineType) -> None:

@@ -6,16 +6,15 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types import machine_type
 
-from ..google.disks import fingerprint
+from ..google.answers import fingerprint
 from ..google.operations import link
+from ..model import boot_disks
+from ..model.boot_disks import BOOT_GB
 from ..model.cloud import Cloud
 from ..model.compute_records import access, status, tags
 from ..model.records import NodeRecord
 from . import times
 from .times import of_stamp
-
-# The size of a boot disk in GB if the request names none.
-BOOT_GB = "10"
 
 
 def show(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
@@ -126,15 +125,16 @@ def _disks(cloud: Cloud, node: NodeRecord, worker: int) -> list[dict[str, Any]]:
 def _boot_disk(
     cloud: Cloud, node: NodeRecord, worker: int, asked: dict[str, Any]
 ) -> dict[str, Any]:
-    params = asked.get("initializeParams") or {}
-    name = params.get("diskName") or node.machines[worker]["name"]
+    name = boot_disks.name_of(node, worker)
+    known = cloud.around.disks.get(f"{node.zone}/{name}")
+    disk = known or boot_disks.document(cloud, node, worker)
     return {
         "source": link(cloud, f"zones/{node.zone}/disks/{name}"),
         "deviceName": asked.get("deviceName") or "persistent-disk-0",
         "mode": asked.get("mode") or "READ_WRITE",
         "autoDelete": bool(asked.get("autoDelete")),
         "boot": True,
-        "diskSizeGb": str(params.get("diskSizeGb") or asked.get("diskSizeGb") or BOOT_GB),
+        "diskSizeGb": str(disk["sizeGb"]),
     }
 
 

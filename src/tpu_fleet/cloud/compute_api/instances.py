@@ -7,14 +7,13 @@ from itertools import islice
 from typing import Any
 
 from ..compute_errors import bad, invalid, not_found, not_ready, stale
-from ..google.answers import Call
-from ..google.disks import fingerprint
+from ..google.answers import Call, fingerprint
 from ..google.operations import link
 from ..model.cloud import Cloud
 from ..model.compute_records import ACCESS, access, publishes, scheduling, status, tags
 from ..model.records import NodeRecord
 from ..tpu_api.nodes import attributes_of
-from . import catalog, instance_request, lists, operations, templates
+from . import catalog, disks, instance_request, links, lists, operations, templates, values
 from .instance_shown import disks_of, show, shown_tags
 from .methods import method
 
@@ -28,10 +27,21 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Begin to create an instance."""
     zone, wanted = catalog.zone_of(cloud, call), call.json()
     name = instance_request.check_name(wanted.get("name"))
+    if not links.read(str(wanted.get("machineType") or "")):
+        raise links.malformed("machineType", str(wanted.get("machineType") or ""))
     asked = instance_request.read(cloud, zone, wanted)
     waits = instance_request.wait_of(wanted)
+    _refuse_disk(cloud, zone, name, asked)
     operation = cloud.compute.insert(zone, name, asked.body, asked.compute, waits)
     return operations.show(cloud, operation)
+
+
+def _refuse_disk(cloud: Cloud, zone: str, name: str, asked: instance_request.Asked) -> None:
+    """Raise if the boot disk of a new instance cannot be made, because its name is taken."""
+    for disk in asked.compute["properties"].get("disks") or []:
+        if disk.get("boot") and not disk.get("source") and not cloud.compute.find(zone, name):
+            named = (disk.get("initializeParams") or {}).get("diskName")
+            disks.refuse_if_exists(cloud, zone, str(named or name))
 
 
 def bulk_insert(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -166,7 +176,7 @@ def set_labels(cloud: Cloud, call: Call) -> dict[str, Any]:
     (node, worker), wanted = _instance(cloud, call), call.json()
     if wanted.get("labelFingerprint") != fingerprint(node.machines[worker]["labels"]):
         raise stale("Labels")
-    labels = instance_request.check_labels(wanted.get("labels") or {})
+    labels = values.check_labels(wanted.get("labels") or {}, "labels")
     return operations.show(cloud, cloud.compute.set_labels(node, worker, labels))
 
 
@@ -175,7 +185,7 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
     (node, worker), wanted = _instance(cloud, call), call.json()
     if wanted.get("fingerprint") != fingerprint(node.machines[worker]["metadata"]):
         raise stale("metadata")
-    items = instance_request.read_metadata(wanted)
+    items = values.read_metadata(wanted, "metadata")
     return operations.show(cloud, cloud.compute.set_metadata(node, worker, items))
 
 
@@ -195,7 +205,7 @@ def set_tags(cloud: Cloud, call: Call) -> dict[str, Any]:
     (node, worker), wanted = _instance(cloud, call), call.json()
     if wanted.get("fingerprint") != shown_tags(tags(node, worker))["fingerprint"]:
         raise stale("tags")
-    items = instance_request.check_tags(wanted.get("items") or [])
+    items = values.check_tags(wanted.get("items") or [], "tags")
     return operations.show(cloud, cloud.compute.set_tags(node, worker, items))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..compute_errors import ComputeError
 from ..model.cloud import Cloud
 
-NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+NAME = re.compile(r"(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)")
 _LINK = re.compile(
     r"(?:https?://[^/]+/)?(?:compute/(?:v1|beta|alpha)/)?(?:projects/(?P<project>[^/]+)/)?"
     r"(?P<scope>global|(?:regions|zones)/[^/]+)/(?P<collection>[A-Za-z]+)/(?P<name>[^/]+)"

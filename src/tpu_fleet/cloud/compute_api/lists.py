@@ -138,13 +138,18 @@ def kept(call: Call, shown: list[Document]) -> list[Document]:
     text, order = call.query.get("filter", ""), call.query.get("orderBy", "")
     if order not in ("", "name", "creationTimestamp desc"):
         raise _invalid("orderBy", order, "Unsupported order.")
-    if _OLD.search(text):
+    if is_old(text):
         fits = _regular(text)
         text, shown = "", [item for item in shown if fits(item)]
     try:
         return list(list_filter.kept(text, order, shown, lambda item: item))
     except ApiError:
         raise _invalid("filter", text, "Invalid list filter expression.") from None
+
+
+def is_old(text: str) -> bool:
+    """Return whether a filter is in the old syntax: `field eq regular-expression`."""
+    return bool(_OLD.search(text))
 
 
 def _regular(text: str) -> Callable[[Document], bool]:
@@ -183,7 +188,9 @@ def _paged(call: Call, found: Sequence[Any], key: str) -> Document:
     size = call.query.get("maxResults", "")
     if size.isdigit() and int(size) > LARGEST_PAGE:
         raise _invalid("maxResults", size, f"Must be between 0 and {LARGEST_PAGE}, inclusive.")
-    return paged(size, call.query.get("pageToken", ""), found, key, lambda item: item)
+    asked = (call.query.get(name, "") for name in ("filter", "orderBy"))
+    of = " ".join((call.base, call["zone"], call["region"], *asked))
+    return paged(size, call.query.get("pageToken", ""), found, key, lambda item: item, of=of)
 
 
 def _invalid(field: str, value: str, why: str) -> ComputeError:

@@ -14,9 +14,12 @@ _VERBS = {
     "aggregatedList": "list",
     "bulkInsert": "create",
     "insert": "create",
+    "patch": "update",
     "resize": "update",
     "wait": "get",
 }
+# The permission for these differs from that of others with the same verb.
+_PERMISSIONS = {"disks.resize": "resize"}
 # Permissions are those of the resource, wherever it is.
 _COLLECTIONS = {
     "imageFamilyViews": "images",
@@ -46,5 +49,6 @@ def method(
     """
     pattern = re.compile(_BASE + project + re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", tail))
     collection, _, verb = name.partition(".")
-    permission = f"compute.{_COLLECTIONS.get(collection, collection)}.{_VERBS.get(verb, verb)}"
+    known = _PERMISSIONS.get(name) or _VERBS.get(verb, verb)
+    permission = f"compute.{_COLLECTIONS.get(collection, collection)}.{known}"
     return Method(http, pattern, name, permission, schema.checked(http, tail, handler))

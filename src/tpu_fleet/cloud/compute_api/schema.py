@@ -10,11 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from .. import errors
-from ..compute_errors import ComputeError
+from ..compute_errors import ComputeError, invalid_at
+from ..errors import ApiError
 from ..google.answers import Call
 from ..model import schema
 from ..model.cloud import Cloud
 from ..model.schema import COMPUTE, snake
+from ..tpu_api import list_filter, partial
+from ..tpu_api.discovery import has_field
+from . import lists
 
 Handler = Callable[[Cloud, Call], dict[str, Any]]
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -34,14 +38,16 @@ def checked(http: str, tail: str, handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     def check(cloud: Cloud, call: Call) -> dict[str, Any]:
-        method = _methods().get((http, shape))
-        if method is None or call["version"] != "v1":
-            return handler(cloud, call)
-        _check_query(method, call.query)
+        method = _methods().get((http, shape), {}) if call["version"] == "v1" else {}
+        if method:
+            _check_query(method, call.query)
+        fields = call.query.get("fields", "")
+        wanted = partial.of_answer(fields, schema.document(COMPUTE), method)
         request = method.get("request", {}).get("$ref")
-        if request is None:
-            return handler(cloud, call)
-        return handler(cloud, replace(call, raw=_body(call, request)))
+        if request is not None:
+            call = replace(call, raw=_body(call, request))
+        answer: dict[str, Any] = partial.keep(handler(cloud, call), wanted)
+        return answer
 
     return check
 
@@ -64,13 +70,39 @@ def _check_query(method: dict[str, Any], query: dict[str, str]) -> None:
             unknown.append(name)
     if unknown:
         raise errors.unknown_parameters(unknown)
+    _check_filter(method, query.get("filter", ""))
+
+
+def _check_filter(method: dict[str, Any], text: str) -> None:
+    """Raise if a list is filtered by a field that its items do not have."""
+    item = _item_of(method.get("response", {}))
+    if item is None or lists.is_old(text):
+        return
+    schemas = schema.document(COMPUTE)["schemas"]
+    try:
+        known = all(has_field(schemas, item, f.split(".")) for f in list_filter.fields_of(text))
+    except ApiError:
+        known = False
+    if not known:
+        raise invalid_at("filter", text, "Invalid list filter expression.")
+
+
+def _item_of(answered: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of what a list has, also of one of all scopes."""
+    schemas = schema.document(COMPUTE)["schemas"]
+    items = schemas.get(answered.get("$ref", ""), {}).get("properties", {}).get("items", {})
+    scope = schemas.get(items.get("additionalProperties", {}).get("$ref", ""), {})
+    inner = (field["items"] for field in scope.get("properties", {}).values() if "items" in field)
+    found: dict[str, Any] | None = items.get("items") or next(inner, None)
+    return found if found and "$ref" in found else None
 
 
 def _check_parameter(name: str, said: dict[str, Any], value: str) -> None:
-    if said["type"] == "integer" and not re.fullmatch(r"-?\d*", value):
-        raise errors.invalid_value(snake(name), schema.INT, value)
-    if said["type"] == "boolean" and value not in (*_TRUE, *_FALSE):
-        raise errors.invalid_value(snake(name), schema.BOOL, value)
+    kind = schema.kind_of(said)
+    if kind in schema.RANGES and value and not schema.is_number(value, kind):
+        raise errors.invalid_value(snake(name), kind, value)
+    if kind == schema.BOOL and value not in (*_TRUE, *_FALSE):
+        raise errors.invalid_value(snake(name), kind, value)
     if name == "requestId" and (value == _ZERO or not _UUID.fullmatch(value)):
         text = f"Invalid value for field 'requestId': '{value}'. Must be a valid UUID."
         raise ComputeError(400, "invalid", text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +45,14 @@ class Call:
     ) -> dict[str, Any]:
         """Return one page of a list."""
         size = self.query.get("maxResults") or self.query.get("pageSize") or ""
-        return paged(size, self.query.get("pageToken", ""), items, key, show)
+        token = self.query.get("pageToken", "")
+        return paged(size, token, items, key, show, of=f"{key} {sorted(self.groups.items())}")
+
+
+def fingerprint(data: Any) -> str:
+    """Return a fingerprint of data, in the base64 that gcloud sends back."""
+    text = json.dumps(data, sort_keys=True).encode()
+    return base64.urlsafe_b64encode(hashlib.sha256(text).digest()[:8]).decode()
 
 
 @dataclass(frozen=True)

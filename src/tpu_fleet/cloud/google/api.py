@@ -11,13 +11,9 @@ from ..errors import ApiError
 from ..model.cloud import Cloud
 from . import (
     accounts,
-    disks,
-    firewalls,
     logins,
     objects,
-    operations,
     policies,
-    project,
     services,
     storage,
 )
@@ -47,12 +43,6 @@ def _route(service: str, method: str, path: str, permission: str, handler: Handl
     return service, method, re.compile(pattern), f"{area}.{permission}", handler
 
 
-def _compute(method: str, tail: str, permission: str, handler: Handler) -> Route:
-    base = "/compute/(?:v1|beta|alpha)/projects/{project}"
-    return _route("compute", method, base + tail, permission, handler)
-
-
-_ZONE = "/zones/{zone}"
 _SERVICES = "/v1(?:beta1)?/projects/{project}/services"
 _ACCOUNTS = "/v1/projects/{project}/serviceAccounts"
 _PROJECT = "/v(?:1|3)/projects/{project}"
@@ -77,25 +67,6 @@ def _describe(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 _ROUTES = [
-    _compute("GET", "", "projects.get", project.get),
-    _compute("POST", "/setCommonInstanceMetadata", "projects.setCommonInstanceMetadata",
-             project.set_metadata),
-    _compute("GET", "/aggregated/disks", "disks.list", disks.aggregated),
-    _compute("GET", _ZONE + "/disks", "disks.list", disks.listed),
-    _compute("POST", _ZONE + "/disks", "disks.create", disks.insert),
-    _compute("GET", _ZONE + "/disks/{id}", "disks.get", disks.get),
-    _compute("DELETE", _ZONE + "/disks/{id}", "disks.delete", disks.delete),
-    _compute("POST", _ZONE + "/disks/{id}/resize", "disks.resize", disks.resize),
-    _compute("POST", _ZONE + "/disks/{id}/setLabels", "disks.setLabels", disks.set_labels),
-    _compute("GET", _ZONE + "/diskTypes", "diskTypes.list", disks.types),
-    _compute("GET", _ZONE + "/diskTypes/{id}", "diskTypes.get", disks.one_type),
-    _compute("GET", "/global/networks", "networks.list", firewalls.networks),
-    _compute("GET", "/global/networks/{id}", "networks.get", firewalls.network),
-    _compute("GET", "/global/firewalls", "firewalls.list", firewalls.listed),
-    _compute("POST", "/global/firewalls", "firewalls.create", firewalls.insert),
-    _compute("GET", "/global/firewalls/{id}", "firewalls.get", firewalls.get),
-    _compute("(?:PATCH|PUT)", "/global/firewalls/{id}", "firewalls.update", firewalls.patch),
-    _compute("DELETE", "/global/firewalls/{id}", "firewalls.delete", firewalls.delete),
     _route("serviceusage", "GET", _SERVICES, "services.list", services.listed),
     _route("serviceusage", "GET", _SERVICES + ":batchGet", "services.get", services.batch_get),
     _route("serviceusage", "POST", _SERVICES + ":batchEnable", "services.enable",
@@ -177,9 +148,9 @@ def answer(
         _admit(cloud, service, permission, call["project"], token, unpaid)
         cloud.advance()
         with cloud.lock:
-            return _once(cloud, call, path, handler)
+            return handler(cloud, call)
     if found or path.startswith(("/compute/", "/storage/", "/upload/", "/download/")):
-        raise errors.no_such_method(path)
+        raise errors.NoSuchMethod(path)
     return None
 
 
@@ -196,30 +167,13 @@ def answer_machine(
             return objects.get(cloud, call)
     match = re.fullmatch(_route("", "", _VERSION + ":access", "", secret.access)[2], path)
     if not match:
-        raise errors.no_such_method(path)
+        raise errors.NoSuchMethod(path)
     call = Call("GET", match.groupdict(), {}, b"")
     if call["project"] in (cloud.project, cloud.number):
         _admit(cloud, "secretmanager", "secretmanager.versions.access", call["project"], True)
     with cloud.lock:
         secret.admit(cloud, call, email, scopes)
         return secret.access(cloud, call)
-
-
-def _once(cloud: Cloud, call: Call, path: str, handler: Handler) -> Answer:
-    """Carry out a request; one that is repeated with its id begins nothing new."""
-    request = [call.query.get("requestId"), call.method, path]
-    if not request[0]:
-        return handler(cloud, call)
-    for earlier in cloud.around.operations:
-        if earlier.get("request") == request:
-            return operations.show(cloud, earlier)
-    answered = handler(cloud, call)
-    if isinstance(answered, Media):
-        return answered
-    begun = cloud.around.operations.get(str(answered.get("name")))
-    if begun is not None:
-        cloud.around.operations.put(begun["name"], {**begun, "request": request})
-    return answered
 
 
 def _admit(

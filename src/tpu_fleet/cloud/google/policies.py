@@ -8,8 +8,7 @@ from typing import Any
 from ..compute_errors import ComputeError, concurrent_policy
 from ..errors import ApiError
 from ..model.cloud import Cloud
-from .answers import Call
-from .disks import fingerprint
+from .answers import Call, fingerprint
 
 PROJECT = "project"
 _MEMBER = re.compile(

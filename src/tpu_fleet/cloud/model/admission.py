@@ -7,7 +7,7 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import AcceleratorType
 
 from .. import errors
-from . import attachments, catalog, quota
+from . import attachments, catalog, node_values, quota
 from .ledger import Ledger
 from .records import NODE_ID, tier_of
 
@@ -36,6 +36,7 @@ def check_form(ledger: Ledger, zone: str, name: str, body: dict[str, Any]) -> Ac
         raise errors.runtime_not_in_zone(body["runtimeVersion"], zone)
     if body.get("networkConfig") and body.get("networkConfigs"):
         raise errors.bad_request("network_config and network_configs cannot both be specified.")
+    node_values.check(ledger, zone, body)
     attachments.check(ledger, zone, name, body.get("dataDisks") or [], kind.workers)
     return kind
 

@@ -136,8 +136,14 @@ def _attachments(ledger: Ledger) -> Iterator[Attachment]:
             continue
         for disk in node.body.get("dataDisks") or []:
             zone, name = _place(disk.get("sourceDisk", ""))
-            instances = tuple(node.machines[k]["machine_id"] for k in _workers(node, disk))
+            instances = tuple(_name(node, worker) for worker in _workers(node, disk))
             yield Attachment(zone, name, _writes(disk), node.name, instances)
+
+
+def _name(node: NodeRecord, worker: int) -> str:
+    """Return the name of the instance that a worker is."""
+    machine = node.machines[worker]
+    return str(machine.get("name") or machine["machine_id"])
 
 
 def _writes(disk: dict[str, Any]) -> bool:

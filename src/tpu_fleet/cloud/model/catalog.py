@@ -47,9 +47,6 @@ COMPUTE_ZONES: dict[str, tuple[str, ...]] = {
     "us-east5-b": ("v6e",),
     "us-south1-ai1b": ("v6e",),
 }
-# The zones that Compute Engine lists, and their regions.
-ALL_ZONES: tuple[str, ...] = tuple(sorted({*ZONES, *COMPUTE_ZONES}))
-REGIONS: tuple[str, ...] = tuple(sorted({zone.rpartition("-")[0] for zone in ALL_ZONES}))
 # Further zones in Google's list, as every project sees them; none may be used here. Per region, the
 # last letters of its zones.
 _CLOSED = {
@@ -99,6 +96,9 @@ _CLOSED = {
 LISTED_ZONES = sorted(
     {*ZONES, *(f"{r}-{letter}" for r, last in _CLOSED.items() for letter in last)}
 )
+# The zones that Compute Engine lists, and their regions.
+ALL_ZONES: tuple[str, ...] = tuple(sorted({*LISTED_ZONES, *COMPUTE_ZONES}))
+REGIONS: tuple[str, ...] = tuple(sorted({zone.rpartition("-")[0] for zone in ALL_ZONES}))
 # TensorFlow releases with runtime versions.
 _TENSORFLOW = (
     *("2.6.5", "2.7.3", "2.8.0", "2.8.3", "2.9.1", "2.9.3", "2.10.0", "2.10.1", "2.11.0", "2.11.1"),

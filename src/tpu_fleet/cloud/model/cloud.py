@@ -13,7 +13,7 @@ from typing import Any
 from .. import errors
 from ..errors import ApiError
 from ..machines import MachineBackend
-from . import admission, attachments, maintenance, reservations
+from . import admission, attachments, maintenance, node_values, reservations
 from .clock import Clock
 from .compute import ComputeEngine
 from .compute_steps import STEPS as COMPUTE_STEPS
@@ -71,9 +71,8 @@ class Cloud(Ledger):
         project: str = "local-project",
         number: str = "123456789012",
         delays: dict[str, float] | None = None,
-        cidr: str = "10.128.0.0/9",
     ) -> None:
-        super().__init__(backend, store, clock, project, number, cidr)
+        super().__init__(backend, store, clock, project, number)
         self.require_auth = False
         self.delays = {**DELAYS, **QUEUE_DELAYS}
         self._time(delays or {})
@@ -199,7 +198,7 @@ class Cloud(Ledger):
             if node.queued_resource:
                 raise errors.belongs_to_queued("start")
             if node.spot:
-                raise errors.cannot_restart()
+                raise errors.cannot_restart(node.tier == "spot")
             if node.state != "STOPPED":
                 raise errors.wrong_state("start", node.state)
             operation = self.begin("start", node, version)
@@ -220,6 +219,7 @@ class Cloud(Ledger):
             if node.state in CHANGING or node.state in ("PREEMPTED", "TERMINATED"):
                 raise errors.wrong_state("update", node.state)
             fields = {UPDATABLE[field]: body.get(UPDATABLE[field]) for field in mask}
+            node_values.check(self, zone, fields)
             disks = fields.get("dataDisks") or []
             attachments.check(self, zone, name, disks, len(node.machines))
             operation = self.begin("update", node, version)

@@ -15,7 +15,7 @@ from uuid import uuid4
 from .. import errors
 from ..compute_errors import already_exists, bad, not_found, not_ready, not_reserved
 from ..errors import ApiError
-from . import attachments, compute_metadata, compute_quota, compute_reservations
+from . import attachments, boot_disks, compute_metadata, compute_quota, compute_reservations
 from .compute_records import GONE, is_deleted_at_end, repairs, status
 from .compute_steps import (
     aim_at,
@@ -345,7 +345,7 @@ class ComputeEngine:
                 node.body["labels"] = labels
             cloud.change(node)
             cloud.note("updated", node)
-            return self._end_soon(node, self._begin_at("setLabels", node, worker))
+            return self._ended_soon(node, worker, "setLabels")
 
     def set_metadata(self, node: NodeRecord, worker: int, items: dict[str, str]) -> OperationRecord:
         """Replace the metadata of an instance, also what Google wrote into it."""
@@ -353,7 +353,7 @@ class ComputeEngine:
         with cloud.lock:
             node.machines[worker]["metadata"] = items
             cloud.change(node)
-            return self._end_soon(node, self._begin_at("setMetadata", node, worker))
+            return self._ended_soon(node, worker, "setMetadata")
 
     def set_scheduling(
         self, node: NodeRecord, worker: int, scheduling: dict[str, Any], as_node: dict[str, Any]
@@ -365,7 +365,7 @@ class ComputeEngine:
             node.compute["properties"] = {**node.compute["properties"], "scheduling": scheduling}
             node.body["schedulingConfig"] = as_node
             cloud.change(node)
-            return self._end_soon(node, self._begin_at("setScheduling", node, worker))
+            return self._ended_soon(node, worker, "setScheduling")
 
     def refuse_report(self, node: NodeRecord, worker: int) -> OperationRecord:
         """Fail to report a host of what is bound to no reservation."""
@@ -381,7 +381,7 @@ class ComputeEngine:
         with cloud.lock:
             node.machines[worker]["tags"] = tags
             cloud.change(node)
-            return self._end_soon(node, self._begin_at("setTags", node, worker))
+            return self._ended_soon(node, worker, "setTags")
 
     def set_access(self, node: NodeRecord, worker: int, name: str, verb: str) -> OperationRecord:
         """Begin to give an instance an external address, or without a name to take it away."""
@@ -471,6 +471,12 @@ class ComputeEngine:
         self._cloud.plan("compute_done", node, due, operation.name)
         return operation
 
+    def _ended_soon(self, node: NodeRecord, worker: int, verb: str) -> OperationRecord:
+        """Return the operation of a change that is done; where time is immediate, so is it."""
+        operation = self._end_soon(node, self._begin_at(verb, node, worker))
+        self._advance()
+        return operation
+
     def _refuse_if(self, node: NodeRecord, worker: int, *wrong: str) -> None:
         if status(node, worker) in wrong:
             name = node.machines[worker]["name"]
@@ -512,6 +518,7 @@ class ComputeEngine:
         if deletes and not node.is_group:
             cloud.forget(node)
             attachments.delete_own(cloud, node)
+            boot_disks.keep(cloud, node)
         self._advance()
 
     def _take_instances(self, node: NodeRecord, workers: list[int], deletes: bool) -> None:

@@ -58,14 +58,12 @@ class Ledger:
         clock: Clock,
         project: str,
         number: str,
-        cidr: str,
     ) -> None:
         self.backend = backend
         self.store = store
         self.clock = clock
         self.project = project
         self.number = number
-        self.cidr = cidr
         self.faults = Faults(lambda faults: store.save("faults", "faults", {"faults": faults}))
         self.history = History()
         self.requests: Counter[str] = Counter()
@@ -151,7 +149,7 @@ class Ledger:
 
     def render(self, node: NodeRecord, version: str = "v2") -> dict[str, Any]:
         """Return a node as a version of the API shows it."""
-        shown = node.render(self.shown_project, self.cidr, version)
+        shown = node.render(self.shown_project, version)
         odd = self.faults.hit("unknown_fields", self.clock.now(), **self.place(node))
         if odd:
             shown |= {"bootDisk": {}, "useTpuVm": True}
@@ -548,11 +546,7 @@ class Ledger:
                 operation.error = error.rpc_status()
             elif target is not None and operation.api == "tpu":
                 version = operation.api_version
-                shown = (
-                    target.render(self.project, self.cidr, version)
-                    if isinstance(target, NodeRecord)
-                    else target.render(self.project, version)
-                )
+                shown = target.render(self.project, version)
                 message = "Node" if isinstance(target, NodeRecord) else "QueuedResource"
                 kind = f"type.googleapis.com/google.cloud.tpu.{version}.{message}"
                 operation.response = {"@type": kind, **shown}

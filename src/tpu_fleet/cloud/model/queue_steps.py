@@ -220,9 +220,11 @@ def _settle(cloud: Ledger, record: QueueRecord) -> None:
 
 
 def vanish(cloud: Ledger, task: Task, record: QueueRecord) -> None:
-    """Forget a deleted queued resource."""
+    """Forget a deleted queued resource; in v2 the operation ends with nothing, in alpha with it."""
     cloud.forget_queued(record)
-    cloud.finish(task)
+    operation = cloud.operations.get(task.operation or "")
+    shown = operation is not None and operation.api_version == "v2alpha1"
+    cloud.finish(task, record if shown else None)
 
 
 def run_out(cloud: Ledger, task: Task, record: QueueRecord) -> None:

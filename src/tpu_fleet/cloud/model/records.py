@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..machines import MachineSpec
+from . import networks
 from .schema import message, only, proto3
 
 NODE_ID = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -141,7 +142,7 @@ class NodeRecord:
         """Return the full name."""
         return f"projects/{project}/{self.scope}/{self.collection}/{self.name}"
 
-    def render(self, project: str, cidr: str, version: str = "v2") -> dict[str, Any]:
+    def render(self, project: str, version: str = "v2") -> dict[str, Any]:
         """Return the node as a version of the API shows it."""
         endpoints = []
         # A node has no addresses while it is being created.
@@ -170,7 +171,7 @@ class NodeRecord:
             # The old version does not know the new name.
             "apiVersion": "V2_ALPHA1" if version == "v2alpha1" else self.api_version,
             "networkEndpoints": endpoints,
-            "cidrBlock": cidr,
+            "cidrBlock": networks.range_in(self.zone.rpartition("-")[0]),
             "queuedResource": self.queued_resource
             and f"projects/{project}/locations/{self.zone}/queuedResources/{self.queued_resource}",
             "multisliceNode": self.multislice,

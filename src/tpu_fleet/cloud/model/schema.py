@@ -38,8 +38,19 @@ class MapOf:
 Spec = str | Enum | MapOf | dict[str, Any] | list[Any]
 
 STRING, BOOL, INT, INT64, MAP = "TYPE_STRING", "TYPE_BOOL", "TYPE_INT32", "TYPE_INT64", "map"
+UINT, UINT64 = "TYPE_UINT32", "TYPE_UINT64"
+# Of whole numbers the smallest and the largest.
+RANGES = {
+    INT: (-(2**31), 2**31 - 1),
+    UINT: (0, 2**32 - 1),
+    INT64: (-(2**63), 2**63 - 1),
+    UINT64: (0, 2**64 - 1),
+}
+# As JSON has numbers of 64 bits, and what parsers of protobuf take for booleans.
+_AS_TEXT = (INT64, UINT64)
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 ANY = "any"
-_KINDS = {"boolean": BOOL, "int32": INT, "uint32": INT, "int64": INT64, "uint64": INT64}
+_KINDS = {"boolean": BOOL, "int32": INT, "uint32": UINT, "int64": INT64, "uint64": UINT64}
 _KINDS |= {"float": ANY, "double": ANY, "any": ANY}
 # Enums that clients set, where the documents are incomplete.
 _NAMES = {"AttachedDisk.Mode": "AttachedDisk.DiskMode"}
@@ -58,10 +69,13 @@ UPDATABLE = {
 
 # Of Compute Engine's resources, those that clients send.
 RESOURCES = {
+    "Disk",
+    "Firewall",
     "FutureReservation",
     "Instance",
     "InstanceGroupManager",
     "InstanceTemplate",
+    "Network",
     "Reservation",
     "ResourcePolicy",
 }
@@ -104,7 +118,7 @@ def _spec(version: str, owner: str, name: str, said: dict[str, Any]) -> Spec:
             # Its numbers are hashes that the document does not tell.
             numbers = ()
         return Enum(_NAMES.get(path, path), tuple(said["enum"]), numbers)
-    return _KINDS.get(said.get("format", said["type"]), STRING)
+    return kind_of(said)
 
 
 @functools.cache
@@ -173,21 +187,44 @@ def _value(value: Any, spec: Spec, path: str, reading: _Reading) -> Any:
     if isinstance(spec, MapOf):
         if not isinstance(value, dict):
             raise errors.invalid_value(path, "map", value)
-        return {k: _message(v, spec.fields, f"{path}[{k}]", reading) for k, v in value.items()}
+        items = enumerate(value.items())
+        return {k: _message(v, spec.fields, f"{path}[{i}].value", reading) for i, (k, v) in items}
     if spec == MAP:
         if not isinstance(value, dict):
             raise errors.invalid_value(path, "map", value)
-        return {k: _value(v, STRING, f"{path}[{k}]", reading) for k, v in value.items()}
+        items = enumerate(value.items())
+        return {k: _value(v, STRING, f"{path}[{i}].value", reading) for i, (k, v) in items}
     if spec == BOOL:
-        if not isinstance(value, bool):
-            raise errors.invalid_value(path, spec, value)
-    elif spec in (INT, INT64):
-        if isinstance(value, bool) or not re.fullmatch(r"-?\d+", str(value)):
-            raise errors.invalid_value(path, spec, value)
-        return str(value) if spec == INT64 else int(value)
-    elif not isinstance(value, str):
+        return _bool(value, path)
+    if spec in RANGES:
+        return _number(value, spec, path)
+    if not isinstance(value, str):
         raise errors.invalid_value(path, spec, value)
     return value
+
+
+def _bool(value: Any, path: str) -> bool:
+    word = str(value).lower() if isinstance(value, (str, bool, int)) else ""
+    if word not in (*_TRUE, *_FALSE):
+        raise errors.invalid_value(path, BOOL, value)
+    return word in _TRUE
+
+
+def _number(value: Any, kind: str, path: str) -> int | str:
+    if isinstance(value, bool) or not is_number(str(value), kind):
+        raise errors.invalid_value(path, kind, value)
+    return str(value) if kind in _AS_TEXT else int(value)
+
+
+def is_number(text: str, kind: str) -> bool:
+    """Return whether a text is a whole number of a kind."""
+    least, most = RANGES[kind]
+    return bool(re.fullmatch(r"-?\d{1,20}", text)) and least <= int(text) <= most
+
+
+def kind_of(field: dict[str, Any]) -> str:
+    """Return the kind of a parameter or a field of a document."""
+    return _KINDS.get(field.get("format", field["type"]), STRING)
 
 
 def _enum(value: Any, enum: Enum, path: str, version: str) -> str:

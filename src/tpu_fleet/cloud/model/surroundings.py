@@ -93,6 +93,7 @@ class Surroundings:
         self.services = Shelf(store, "service")
         self.disks = Shelf(store, "disk")
         self.firewalls = Shelf(store, "firewall")
+        self.networks = Shelf(store, "network")
         self.accounts = Shelf(store, "account")
         self.policies = Shelf(store, "policy")
         self.buckets = Shelf(store, "bucket")

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import ApiError
 from ..machines import MachineSpec
-from . import attachments, compute_machines, compute_steps
+from . import attachments, boot_disks, compute_machines, compute_steps
 from .compute_records import publishes
 from .history import caused_by
 from .ledger import Ledger
@@ -56,6 +56,7 @@ def delete(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     _each_machine(ledger, node, lambda spec: ledger.backend.delete(spec.machine_id))
     ledger.forget(node)
     attachments.delete_own(ledger, node)
+    boot_disks.keep(ledger, node)
     ledger.finish(task)
 
 

@@ -63,7 +63,7 @@ def _answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict
     match = _NODE.fullmatch(path)
     if match and method == "POST":
         return _node(cloud, match["zone"], match["name"], match["verb"], asked)
-    raise errors.no_such_method(f"/_cloud/{path}")
+    raise errors.NoSuchMethod(f"/_cloud/{path}")
 
 
 def state(cloud: Cloud) -> dict[str, Any]:
@@ -201,6 +201,7 @@ def _populate(cloud: Cloud, asked: dict[str, Any]) -> dict[str, Any]:
     prefix = asked.pop("prefix", "node")
     count = int(asked.pop("count", 1))
     if asked.pop("api", "tpu") == "compute":
+        asked.setdefault("networkInterfaces", [{"network": "global/networks/default"}])
         for index in range(count):
             one = instance_request.read(cloud, zone, dict(asked))
             cloud.compute.add(zone, f"{prefix}-{index}", one.body, one.compute)

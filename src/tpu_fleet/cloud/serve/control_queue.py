@@ -34,9 +34,9 @@ def answer(cloud: Cloud, method: str, path: str, asked: dict[str, Any]) -> dict[
         elif method == "DELETE" and name.count("/") == 1:
             reservations.forget(cloud, *name.split("/"))
         elif method != "GET":
-            raise errors.no_such_method(f"/_cloud/{path}")
+            raise errors.NoSuchMethod(f"/_cloud/{path}")
         return {"reservations": _reservations(cloud)}
-    raise errors.no_such_method(f"/_cloud/{path}")
+    raise errors.NoSuchMethod(f"/_cloud/{path}")
 
 
 def shown(cloud: Cloud) -> dict[str, Any]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import functools
+import html
 import json
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Literal
 
-from .. import errors, payload
+from .. import compute_errors, errors, payload
 from ..compute_api import api as compute
 from ..compute_api import batch
 from ..errors import ApiError
 from ..github import keys as github
 from ..google import api as google
 from ..google.answers import Media
+from ..model import known_methods
 from ..model.cloud import Cloud
 from ..model.faults import Fault
 from ..model.store import is_full
@@ -30,6 +33,10 @@ JSON = "application/json; charset=UTF-8"
 _OF_ALL = ("Authorization", "X-Goog-User-Project", "Host")
 # Number of tokens whose first use is remembered.
 TOKENS = 1000
+
+
+# Where `tpu-fleet cloud env` leads gcloud for a service that only Google has.
+_ABSENT = re.compile(r"/_absent/([^/]+)")
 
 
 Cut = Literal["", "drop", "reset"]
@@ -71,6 +78,9 @@ class FrontEnd:
         self.cloud.advance()
         if path.startswith("/_cloud/"):
             return self._say(*self._control(method, path, body))
+        if absent := _ABSENT.match(path):
+            refused = errors.not_emulated(f"{absent[1]}.googleapis.com")
+            return self._say(refused.http, refused.body(), refused.headers)
         if method == "POST" and batch.PATH.fullmatch(path):
             return self._batch(headers, body)
         hub = github.answer(self.cloud, method, path, query, headers, body)
@@ -190,6 +200,7 @@ class FrontEnd:
             known and not token.startswith("ya29.c.") and not headers.get("x-goog-user-project")
         )
         try:
+            _check_alt(query)
             root = f"http://{headers.get('Host', '')}/"
             other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
             if other is None:
@@ -198,6 +209,8 @@ class FrontEnd:
                 other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
             if other is None:
                 other = self.api.answer(method, path, query, body, known, unpaid)
+        except errors.NoSuchMethod:
+            return _missing(method, path)
         except ApiError as error:
             return error.http, error.body(), error.headers
         except Exception as error:
@@ -229,6 +242,29 @@ def _is_unfinished(answered: tuple[int, dict[str, Any] | Media, dict[str, str]])
     if status != 200 or not isinstance(shown, dict):
         return False
     return shown.get("kind") == "compute#operation" and shown.get("status") != "DONE"
+
+
+def _check_alt(query: Mapping[str, str]) -> None:
+    """Raise for a form of answers that Google does not have, or the local cloud does not."""
+    for name in ("alt", "$alt"):
+        # Clients over REST add how enums are spelled.
+        form = query.get(name, "").partition(";")[0]
+        if form == "proto":
+            raise errors.not_emulated("answer in alt=proto")
+        if form not in ("", "json", "media"):
+            raise errors.invalid_alt(form)
+
+
+def _missing(method: str, path: str) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
+    """Answer a request for what the local cloud does not have: in JSON if Google has it."""
+    name = known_methods.name_of(method, path)
+    if not name:
+        page = errors.NOT_THERE.format(html.escape(path))
+        return 404, Media(page.encode(), "text/html; charset=UTF-8"), {}
+    refused = errors.not_emulated(name)
+    if name.startswith(("compute.", "storage.")):
+        refused = compute_errors.as_compute(refused)
+    return refused.http, refused.body(), {}
 
 
 def _after_the_work(drop: Fault) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -38,6 +39,11 @@ class Call:
             return {}
         return schema.parse(payload.read(self._body), message, where, self.version)
 
+    @property
+    def listed(self) -> str:
+        """Return what tells the list of a request from others."""
+        return f"{self.method} {self.zone} {self.argument('filter')} {self.argument('orderBy')}"
+
     def argument(self, name: str) -> str:
         """Return a query parameter."""
         return self.query.get(name, "")
@@ -45,7 +51,8 @@ class Call:
 
 def page(call: Call, items: Sequence[Any], key: str, show: Callable[[Any], Any]) -> dict[str, Any]:
     """Return one page of a list, without empty fields."""
-    return paged(call.argument("pageSize"), call.argument("pageToken"), items, key, show)
+    size, token = call.argument("pageSize"), call.argument("pageToken")
+    return paged(size, token, items, key, show, of=call.listed)
 
 
 def paged(
@@ -55,26 +62,32 @@ def paged(
     key: str,
     show: Callable[[Any], Any],
     place: Callable[[Any], str] | None = None,
+    of: str = "",
 ) -> dict[str, Any]:
-    """Return the page that the token names by number, or by the item before it."""
+    """Return the page that the token names by number, or by the item before it.
+
+    A token is good for the list that it was given with, which `of` tells from others.
+    """
     if size and not re.fullmatch(r"\d+", size):
         raise errors.invalid_page_size()
     count = min(int(size or 0) or DEFAULT_PAGE, LARGEST_PAGE)
-    begin = _begin(token, items, place)
+    mark = f"after:{hashlib.sha256(of.encode()).hexdigest()[:8]}"
+    begin = _begin(token, mark, items, place)
     shown = [show(item) for item in items[begin : begin + count]]
     answer: dict[str, Any] = {key: shown} if shown else {}
     if begin + count < len(items):
         last = place(items[begin + count - 1]) if place else str(begin + count)
-        answer["nextPageToken"] = base64.urlsafe_b64encode(f"after:{last}".encode()).decode()
+        answer["nextPageToken"] = base64.urlsafe_b64encode(f"{mark}:{last}".encode()).decode()
     return answer
 
 
-def _begin(token: str, items: Sequence[Any], place: Callable[[Any], str] | None) -> int:
+def _begin(token: str, mark: str, items: Sequence[Any], place: Callable[[Any], str] | None) -> int:
     if not token:
         return 0
     try:
-        word, colon, last = base64.urlsafe_b64decode(token).decode().partition(":")
-        if word + colon == "after:":
+        found = base64.urlsafe_b64decode(token).decode()
+        last = found.removeprefix(f"{mark}:")
+        if last != found:
             return bisect_right(items, last, key=place) if place else int(last)
     except (ValueError, binascii.Error):
         pass

@@ -12,7 +12,7 @@ from typing import Any
 from .. import errors
 from ..model import schema
 from ..model.schema import document, snake
-from . import list_filter
+from . import list_filter, partial
 
 VERSIONS = ("v1", "v1alpha1", "v2", "v2alpha1")
 # By default Google serves the API's preferred version; Ray requests the other by name.
@@ -57,13 +57,19 @@ def bind(version: str, http: str, shape: str, query: dict[str, str]) -> dict[str
     if unknown:
         raise errors.unknown_parameters(unknown)
     for name, value in given.items():
-        kind = known[name]["type"]
-        if kind == "integer" and not re.fullmatch(r"-?\d*", value):
-            raise errors.invalid_value(snake(name), schema.INT, value)
-        if kind == "boolean" and value not in (*_TRUE, *_FALSE):
-            raise errors.invalid_value(snake(name), schema.BOOL, value)
+        kind = schema.kind_of(known[name])
+        if kind in schema.RANGES and value and not schema.is_number(value, kind):
+            raise errors.invalid_value(snake(name), kind, value)
+        if kind == schema.BOOL and value not in (*_TRUE, *_FALSE):
+            raise errors.invalid_value(snake(name), kind, value)
     _check_fields(version, method, given)
     return given
+
+
+def selection(version: str, http: str, shape: str, fields: str) -> partial.Mask:
+    """Return the parts of a method's answer that `fields` names; empty for all of it."""
+    method = _methods(version).get((http, shape), {})
+    return partial.of_answer(fields, document(version), method)
 
 
 def is_true(value: str) -> bool:
@@ -91,24 +97,24 @@ def _check_fields(version: str, method: dict[str, Any], given: dict[str, str]) -
     answered = schemas.get(method.get("response", {}).get("$ref"), {}).get("properties", {})
     item = next((f["items"] for n, f in answered.items() if "$ref" in f.get("items", {})), None)
     for field in list_filter.fields_of(given.get("filter", "")):
-        if item and not _has(schemas, item, field.split(".")):
+        if item and not has_field(schemas, item, field.split(".")):
             raise errors.invalid_filter(given["filter"], f"there is no field {field}")
     for field, _ in list_filter.order_of(given.get("orderBy", "")):
-        if item and not _has(schemas, item, field.split(".")):
+        if item and not has_field(schemas, item, field.split(".")):
             raise errors.invalid_order(given["orderBy"])
 
 
-def _has(schemas: dict[str, Any], field: dict[str, Any], path: list[str]) -> bool:
+def has_field(schemas: dict[str, Any], field: dict[str, Any], path: list[str]) -> bool:
     """Return whether a field exists at a path, below another."""
     if not path:
         return True
     if "$ref" in field:
-        return _has(schemas, schemas[field["$ref"]], path)
+        return has_field(schemas, schemas[field["$ref"]], path)
     if "items" in field:
-        return _has(schemas, field["items"], path)
+        return has_field(schemas, field["items"], path)
     if "additionalProperties" in field:
         return True
     names = {snake(name): name for name in field.get("properties", {})}
     name = names.get(path[0], path[0])
     inner = field.get("properties", {}).get(name)
-    return inner is not None and _has(schemas, inner, path[1:])
+    return inner is not None and has_field(schemas, inner, path[1:])

@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 Test = Callable[[Any], bool]
 _WORDS = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<sign><=|>=|!=|[=<>:()])"""
-    r"""|(?P<word>-?[^\s()=<>!:"']+|-))"""
+    r"""|(?P<word>-?[^\s()=<>!:"'~]+|-))"""
 )
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda found, wanted: found < wanted,

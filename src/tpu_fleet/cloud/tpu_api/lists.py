@@ -77,4 +77,4 @@ def fault_page(
             size = str(min(int(size), largest)) if size.isdigit() and int(size) else str(largest)
         if not token.startswith(_FULL) and cloud.faults.hit("empty_page", now, **where):
             return {"nextPageToken": _FULL + token}
-    return paged(size, token.removeprefix(_FULL), items, key, show, place)
+    return paged(size, token.removeprefix(_FULL), items, key, show, place, call.listed)

@@ -98,14 +98,15 @@ class Api:
         if not cloud.around.enabled("tpu.googleapis.com"):
             raise errors.api_disabled(cloud.number)
         if found is None:
-            raise errors.no_such_method(path)
+            raise errors.NoSuchMethod(path)
         route, match = found
         cloud.requests[route.method] += 1
         call = Call(match["version"], match, query, body, route.method)
         _admit(cloud, call, route.permission, where)
-        call.query = discovery.bind(call.version, method, f"{call.version}/{route.shape}", query)
+        shape = f"{call.version}/{route.shape}"
+        call.query = discovery.bind(call.version, method, shape, query)
+        wanted = discovery.selection(call.version, method, shape, query.get("fields", ""))
         # The time stands still during a request, however fast it passes.
-        wanted = partial.parse(query["fields"]) if query.get("fields") else {}
         with caused_by("client"), cloud.clock.at(cloud.clock.now()):
             answer: dict[str, Any] = partial.keep(route.handler(cloud, call), wanted)
         if len(cloud.faults) and cloud.faults.hit("project_number", cloud.clock.now(), **where):
@@ -159,7 +160,9 @@ def _admit(cloud: Cloud, call: Call, permission: str, where: dict[str, Any]) -> 
             raise errors.location_denied(call.zone, cloud.number)
     fault = struck("rate_limit", lambda f: f.too_many(now))
     if fault:
-        raise errors.rate_limited(cloud.number, fault.options.get("retry_after"), call.method)
+        value = int(fault.options.get("per_minute", errors.PER_MINUTE))
+        after = fault.options.get("retry_after")
+        raise errors.rate_limited(cloud.number, after, call.method, value)
 
 
 def _renumbered(value: Any, old: str, new: str) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import ApiError
+from ..errors import ApiError, unknown_selection
+from ..model.schema import snake
 
 # The fields to keep, each with its own fields to keep; {} is everything.
 Mask = dict[str, Any]
@@ -21,6 +22,34 @@ def parse(text: str) -> Mask:
     if rest:
         raise _invalid(text)
     return mask
+
+
+def of_answer(fields: str, document: dict[str, Any], method: dict[str, Any]) -> Mask:
+    """Return the requested fields of the answer of a method in a discovery document."""
+    mask = parse(fields) if fields else {}
+    answered = method.get("response")
+    if mask and answered:
+        _check(mask, document["schemas"], answered, "")
+    return mask
+
+
+def _check(mask: Mask, schemas: dict[str, Any], field: dict[str, Any], path: str) -> None:
+    """Raise for what a message of this schema never has."""
+    if "$ref" in field:
+        field = schemas[field["$ref"]]
+    if "items" in field:
+        _check(mask, schemas, field["items"], path)
+        return
+    named, any_name = field.get("properties", {}), field.get("additionalProperties")
+    known = {snake(name): each for name, each in named.items()} | named
+    for name, inner in mask.items():
+        there = f"{path}.{name}" if path else name
+        if name not in known and any_name is None and name != "*":
+            raise unknown_selection(there)
+        # Of `*` below a message each field would have to be looked at: it selects what there is.
+        below = known.get(name, any_name)
+        if inner and below:
+            _check(inner, schemas, below, there)
 
 
 def _list(words: list[str], text: str) -> tuple[Mask, list[str]]:

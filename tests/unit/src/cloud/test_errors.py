@@ -52,7 +52,6 @@ ROW_OF = {
     "not_found": "not_found",
     "no_such_discovery": "not_found",
     "reservation_not_found": "reservation_missing",
-    "no_such_method": "wrong_endpoint",
     "already_exists": "exists",
     "busy": "busy",
     "rate_limited": "rate_limit",
@@ -60,6 +59,8 @@ ROW_OF = {
     "internal": "internal",
     "queued_internal": "internal",
     "unimplemented": "unimplemented",
+    "not_emulated": "unimplemented",
+    "disk_full": "internal",
     "cancelled": "cancelled",
 }
 # What operations and queued resources fail with.
@@ -111,3 +112,5 @@ def test_state_in_which_a_node_is_lost() -> None:
 
 def test_page_of_the_front_end() -> None:
     assert row_of(from_response(502, errors.BAD_GATEWAY)).key == "bad_gateway"
+    page = errors.NOT_THERE.format("/v2/projects/my-project")
+    assert row_of(from_response(404, page)).key == "wrong_endpoint"

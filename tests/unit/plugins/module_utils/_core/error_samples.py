@@ -461,6 +461,12 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             http=400,
             status="INVALID_ARGUMENT",
         ),
+        Sample(
+            "Cloud TPU received a bad request. Spot VM TPUs cannot be restarted, and must be "
+            "recreated again [EID: 0x4b1d6a1a0c4b7e0f]",
+            http=400,
+            status="INVALID_ARGUMENT",
+        ),
     ),
     "wrong_state": (
         Sample(

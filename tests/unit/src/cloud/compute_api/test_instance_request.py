@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud.compute_api import instance_request
+from tpu_fleet.cloud.compute_api import instance_request, values
 from tpu_fleet.cloud.compute_errors import ComputeError
 from tpu_fleet.cloud.machines.none import NoMachines
 from tpu_fleet.cloud.model.clock import Clock
@@ -24,7 +24,12 @@ def cloud() -> Cloud:
 
 def asked(**more: Any) -> dict[str, Any]:
     kind = more.pop("kind", "ct6e-standard-4t")
-    return {"machineType": f"zones/{ZONE}/machineTypes/{kind}", "disks": [BOOT], **more}
+    return {
+        "machineType": f"zones/{ZONE}/machineTypes/{kind}",
+        "disks": [BOOT],
+        "networkInterfaces": [{}],
+        **more,
+    }
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_a_body_like_a_nodes(cloud: Cloud) -> None:
         asked(
             labels={"owner": "lab"},
             metadata={"items": [{"key": "a", "value": "b"}]},
-            serviceAccounts=[{"email": "default", "scopes": ["s"]}],
+            serviceAccounts=[{"email": "default", "scopes": ["https://x/y"]}],
             networkInterfaces=[{"accessConfigs": [{}]}],
             tags={"items": ["t"]},
             disks=[BOOT, {"source": f"zones/{ZONE}/disks/data", "mode": "READ_ONLY"}],
@@ -69,7 +74,7 @@ def test_a_body_like_a_nodes(cloud: Cloud) -> None:
         "schedulingConfig": {"provisioningModel": "STANDARD"},
         "serviceAccount": {
             "email": "123456789012-compute@developer.gserviceaccount.com",
-            "scope": ["s"],
+            "scope": ["https://x/y"],
         },
         "networkConfig": {"enableExternalIps": True},
         "tags": ["t"],
@@ -112,4 +117,4 @@ def test_how_long_a_request_waits(duration: Any, seconds: float) -> None:
 def test_a_metadata_key_is_there_once() -> None:
     items = [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]
     with pytest.raises(ComputeError, match="Duplicate metadata key"):
-        instance_request.read_metadata({"items": items})
+        values.read_metadata({"items": items})

@@ -148,6 +148,11 @@ def test_one_operation_at_a_time(cloud: Cloud, call: Callable[[Cloud], object]) 
         (
             {"schedulingConfig": {"spot": True}},
             lambda c: c.start(ZONE, "n1", "v2"),
+            "Spot VM TPUs cannot be restarted, and must be recreated again",
+        ),
+        (
+            {"schedulingConfig": {"preemptible": True}},
+            lambda c: c.start(ZONE, "n1", "v2"),
             "Preemptible TPUs cannot be restarted",
         ),
         ({}, lambda c: c.update(ZONE, "n1", {}, [], "v2"), "invalid update mask"),

@@ -100,7 +100,7 @@ def test_the_way_up(cloud: Cloud) -> None:
     later(cloud)
     assert seen(cloud) == ("ACTIVE", ["READY"])
     assert shown_state(cloud) == {"state": "ACTIVE", "activeData": {}}
-    node = cloud.node(ZONE, "n1").render("p", "c")
+    node = cloud.node(ZONE, "n1").render("p")
     assert node["queuedResource"] == f"projects/p/locations/{ZONE}/queuedResources/q"
     assert "multisliceNode" not in node
 
@@ -114,7 +114,7 @@ def test_it_is_active_when_the_last_node_is_ready(cloud: Cloud) -> None:
     later(cloud, 5)
     assert seen(cloud) == ("ACTIVE", ["READY"] * 3)
     assert [node.name for node in cloud.nodes_in(ZONE)] == ["n-0", "n-1", "n-2"]
-    assert all(node.render("p", "c")["multisliceNode"] for node in cloud.nodes_in(ZONE))
+    assert all(node.render("p")["multisliceNode"] for node in cloud.nodes_in(ZONE))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_tiers(cloud: Cloud, more: dict[str, Any], scheduling: dict[str, Any], t
     reservations.declare(cloud, {"zone": ZONE, "name": "r", "chips": 4})
     record = active(cloud, version="v2alpha1", **more)
     assert record.tier == tier
-    assert cloud.node(ZONE, "n1").render("p", "c", "v2alpha1")["schedulingConfig"] == scheduling
+    assert cloud.node(ZONE, "n1").render("p", "v2alpha1")["schedulingConfig"] == scheduling
 
 
 def test_without_capacity_it_waits(cloud: Cloud) -> None:
@@ -240,9 +240,9 @@ def test_what_was_granted_in_time_stays(cloud: Cloud) -> None:
 def test_the_longest_run(cloud: Cloud) -> None:
     active(cloud, version="v2alpha1", runDuration={"maxRunDuration": "3600s"})
     ends = cloud.clock.timestamp(3600)
-    shown = cloud.node(ZONE, "n1").render("p", "c", "v2alpha1")
+    shown = cloud.node(ZONE, "n1").render("p", "v2alpha1")
     assert shown["schedulingConfig"]["terminationTimestamp"] == ends
-    assert "terminationTimestamp" not in cloud.node(ZONE, "n1").render("p", "c")["schedulingConfig"]
+    assert "terminationTimestamp" not in cloud.node(ZONE, "n1").render("p")["schedulingConfig"]
     later(cloud, 3599)
     assert seen(cloud) == ("ACTIVE", ["READY"])
     later(cloud, 30)

@@ -62,6 +62,12 @@ def test_snake_case_is_taken_for_camel_case() -> None:
     }
 
 
+@pytest.mark.parametrize("value", [True, "true", "True", "yes", 1, "1"])
+def test_what_stands_for_true(value: Any) -> None:
+    parsed = schema.parse({"networkConfig": {"enableExternalIps": value}}, "Node", "node")
+    assert parsed == {"networkConfig": {"enableExternalIps": True}}
+
+
 def test_null_means_absent() -> None:
     assert schema.parse({"acceleratorType": None}, "Node", "node") == {}
 
@@ -93,12 +99,14 @@ def test_at_the_top_of_a_request_an_unknown_name_has_no_place() -> None:
     ("body", "path"),
     [
         (
-            {"networkConfig": {"enableExternalIps": "yes"}},
+            {"networkConfig": {"enableExternalIps": "perhaps"}},
             "node.network_config.enable_external_ips",
         ),
         ({"networkConfig": {"queueCount": True}}, "node.network_config.queue_count"),
         ({"networkConfig": 5}, "node.network_config"),
         ({"labels": "a"}, "node.labels"),
+        ({"labels": {"a": "b", "c": 1}}, "node.labels[1].value"),
+        ({"networkConfig": {"queueCount": 2**31}}, "node.network_config.queue_count"),
         ({"tags": [1]}, "node.tags[0]"),
         ({"description": 5}, "node.description"),
     ],

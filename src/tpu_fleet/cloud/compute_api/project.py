@@ -1,4 +1,4 @@
-"""Compute's view of the project: its metadata, and the zones."""
+"""Compute Engine's view of the project: its metadata."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 from .. import errors
 from ..compute_errors import stale
+from ..google import operations
+from ..google.answers import Call, fingerprint
 from ..model.cloud import Cloud
-from . import operations
-from .answers import Call
-from .disks import fingerprint
+from .methods import method
 
 
 def get(cloud: Cloud, _call: Call) -> dict[str, Any]:
@@ -43,3 +43,10 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
         raise stale("metadata")
     cloud.set_project_metadata(items)
     return operations.begin(cloud, "compute.projects.setCommonInstanceMetadata", "")
+
+
+METHODS = [
+    method("GET", "", "projects.get", get),
+    method("POST", "/setCommonInstanceMetadata", "projects.setCommonInstanceMetadata",
+           set_metadata),
+]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tpu_fleet.cloud.google import disks as compute
+from tpu_fleet.cloud.compute_api import disks as compute
 from tpu_fleet.cloud.google.answers import Call
 from tpu_fleet.cloud.machines import DataDisk, MachineSpec
 from tpu_fleet.cloud.machines.none import NoMachines

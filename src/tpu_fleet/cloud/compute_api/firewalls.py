@@ -1,4 +1,4 @@
-"""Compute's firewall rules, and the one network that a project of the local cloud has."""
+"""Firewall rules of the network of a project."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ipaddress
 from typing import Any
 
 from ..compute_errors import ComputeError, already_exists, invalid, not_found
+from ..google import operations
+from ..google.answers import Call
 from ..model.cloud import Cloud
-from . import operations
-from .answers import Call
-from .disks import NAME
+from ..model.networks import MADE, NETWORK, is_network
+from . import catalog, lists, values
+from .instance_request import check_name
+from .methods import method
 
 _SETTABLE = (
     "name", "description", "network", "priority", "direction", "allowed", "denied",
@@ -19,23 +22,24 @@ _SETTABLE = (
 
 def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Create a rule."""
-    rule = _checked(call.json())
+    rule = _checked(cloud, call.json())
     if rule["name"] in cloud.around.firewalls:
         raise already_exists(f"projects/{cloud.project}/global/firewalls/{rule['name']}")
-    rule["id"], rule["creationTimestamp"] = operations.number(), cloud.clock.timestamp()
+    rule["id"] = operations.number()
+    rule["creationTimestamp"] = operations.written(cloud.clock.now())
     cloud.around.firewalls.put(rule["name"], rule)
     return operations.begin(cloud, "insert", f"global/firewalls/{rule['name']}")
 
 
 def get(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return one rule."""
-    return _show(cloud, _rule(cloud, call["id"]))
+    return show(cloud, _rule(cloud, call["id"]))
 
 
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the rules."""
-    page = call.page(list(cloud.around.firewalls), "items", lambda rule: _show(cloud, rule))
-    return {"kind": "compute#firewallList", **page}
+    found = [show(cloud, rule) for rule in cloud.around.firewalls]
+    return lists.page(cloud, call, "compute#firewallList", "global/firewalls", found)
 
 
 def patch(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -43,7 +47,7 @@ def patch(cloud: Cloud, call: Call) -> dict[str, Any]:
     rule = _rule(cloud, call["id"])
     wanted = call.json()
     before = rule if call.method == "PATCH" else {"name": rule["name"], "network": rule["network"]}
-    changed = _checked({**before, **wanted, "name": rule["name"]})
+    changed = _checked(cloud, {**before, **wanted, "name": rule["name"]})
     if changed["network"] != rule["network"]:
         raise invalid("network", wanted.get("network"), "The network of a rule cannot be changed.")
     kept = {key: rule[key] for key in ("id", "creationTimestamp") if key in rule}
@@ -58,27 +62,6 @@ def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
     return operations.begin(cloud, "delete", f"global/firewalls/{rule['name']}")
 
 
-def networks(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """List the networks."""
-    return {"kind": "compute#networkList", **call.page([_network(cloud)], "items")}
-
-
-def network(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return one network."""
-    if call["id"] != "default":
-        raise not_found(f"projects/{cloud.project}/global/networks/{call['id']}")
-    return _network(cloud)
-
-
-def _network(cloud: Cloud) -> dict[str, Any]:
-    return {
-        "kind": "compute#network",
-        "name": "default",
-        "autoCreateSubnetworks": True,
-        "selfLink": operations.link(cloud, "global/networks/default"),
-    }
-
-
 def _rule(cloud: Cloud, name: str) -> dict[str, Any]:
     rule = cloud.around.firewalls.get(name)
     if rule is None:
@@ -86,9 +69,13 @@ def _rule(cloud: Cloud, name: str) -> dict[str, Any]:
     return rule
 
 
-def _show(cloud: Cloud, rule: dict[str, Any]) -> dict[str, Any]:
+def show(cloud: Cloud, rule: dict[str, Any]) -> dict[str, Any]:
+    """Return a rule as the API shows it."""
     return {
         "kind": "compute#firewall",
+        # Those of Google's own rules.
+        "id": catalog.stable_id("firewall", rule["name"]),
+        "creationTimestamp": MADE,
         "disabled": False,
         "logConfig": {"enable": False},
         **rule,
@@ -97,14 +84,13 @@ def _show(cloud: Cloud, rule: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checked(wanted: dict[str, Any]) -> dict[str, Any]:
+def _checked(cloud: Cloud, wanted: dict[str, Any]) -> dict[str, Any]:
     rule = {key: wanted[key] for key in _SETTABLE if key in wanted}
-    if not NAME.fullmatch(str(rule.get("name", ""))):
-        raise invalid("name", rule.get("name", ""), f"Must be a match of regex '{NAME.pattern}'")
-    rule["network"] = str(rule.get("network") or "default").rpartition("/")[2]
-    if rule["network"] != "default":
-        why = "The referenced network resource cannot be found."
-        raise invalid("network", wanted.get("network"), why)
+    check_name(rule.get("name"))
+    network = str(rule.get("network") or NETWORK)
+    if not is_network(cloud, network):
+        raise values.not_there("resource.network", network, "network")
+    rule["network"] = network.rpartition("/")[2]
     rule.setdefault("priority", 1000)
     rule.setdefault("direction", "INGRESS")
     if bool(rule.get("allowed")) == bool(rule.get("denied")):
@@ -127,3 +113,14 @@ def _checked(wanted: dict[str, Any]) -> dict[str, Any]:
         why = "IPv4 and IPv6 ranges cannot be mixed in one rule."
         raise invalid("sourceRanges", rule["sourceRanges"], why)
     return rule
+
+
+_ALL = "/global/firewalls"
+METHODS = [
+    method("GET", _ALL, "firewalls.list", listed),
+    method("POST", _ALL, "firewalls.insert", insert),
+    method("GET", _ALL + "/{id}", "firewalls.get", get),
+    method("PATCH", _ALL + "/{id}", "firewalls.patch", patch),
+    method("PUT", _ALL + "/{id}", "firewalls.update", patch),
+    method("DELETE", _ALL + "/{id}", "firewalls.delete", delete),
+]

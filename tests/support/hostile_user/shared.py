@@ -45,24 +45,65 @@ print("step 1 loss 0", flush=True)
 while True:
     time.sleep(1)
 """
-SERVER = '''\
-"""Something that listens, for the unit of a board."""
+# What tensorboard_on_socket.py needs of TensorBoard, for something that listens.
+TENSORBOARD = {
+    "tensorboard/__init__.py": "",
+    "tensorboard/main.py": "def main():\n    pass\n",
+    "tensorboard/default.py": "def get_plugins():\n    return []\n",
+    "tensorboard/main_lib.py": "def global_init():\n    pass\n",
+    "tensorboard/program.py": """\
 import argparse
+
+
+class TensorBoardServer:
+    pass
+
+
+class TensorBoard:
+    def __init__(self, plugins, server_class):
+        self.server_class = server_class
+
+    def configure(self, argv):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--port", type=int)
+        return parser.parse_known_args(argv[1:])[0]
+
+    def main(self, flags):
+        server = self.server_class(None, flags)
+        server.print_serving_message()
+        server.serve_forever()
+""",
+    "absl/__init__.py": "",
+    "absl/app.py": """\
+import sys
+
+
+def run(main, flags_parser):
+    main(flags_parser(sys.argv))
+""",
+    "werkzeug/__init__.py": "",
+    "werkzeug/serving.py": """\
 import http.server
+import socketserver
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int)
-    known, _rest = parser.parse_known_args()
-    http.server.ThreadingHTTPServer(
-        ("127.0.0.1", known.port), http.server.SimpleHTTPRequestHandler
-    ).serve_forever()
+class WSGIRequestHandler:
+    pass
 
 
-if __name__ == "__main__":
-    main()
-'''
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def address_string(self):
+        return "local"
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    pass
+
+
+def make_server(host, port, app, threaded, request_handler):
+    return Server(host[len("unix://") :], Handler)
+""",
+}
 # Builds without a package from any index.
 BACKEND = """\
 import pathlib
@@ -101,8 +142,7 @@ version = "1.0"
 """,
     "backend.py": BACKEND,
     "requirements.txt": "idna\n",
-    "tensorboard/__init__.py": "",
-    "tensorboard/main.py": SERVER,
+    **TENSORBOARD,
 }
 DOTFILES = {".vimrc": "set number\n", ".config/tool/settings": "colour = yes\n"}
 

@@ -183,9 +183,9 @@ def runs_of(name: str, hosts: Mapping[str, HostSeen]) -> list[RunView]:
 
 
 def _loss_key(run: RunView) -> str:
-    """Name a trouble with a loss: the same at each poll, also after another attempt."""
+    """Name a trouble with a loss: once for each attempt, however often it comes and goes."""
     trouble = run.loss_trouble or {}
-    return f"loss:{run.slice}:{run.run}:{run.run_id}:{trouble.get('step')}"
+    return f"loss:{run.slice}:{run.run}:{run.run_id}:{run.attempt}:{trouble.get('what')}"
 
 
 def _key(run: RunView) -> str:

@@ -321,7 +321,7 @@ def test_selected_text_stays_selected(browser: Browser, past: History) -> None:
         served(past) as (show, _live, address),
         shown(browser, address, 1600, "light") as (page, _),
     ):
-        page.evaluate("getSelection().selectAllChildren(document.querySelector('.summary'))")
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('.tiles'))")
         show(1)
         page.locator("#live", has_text="waits while text is selected").wait_for()
         assert len(page.evaluate("getSelection().toString()")) > 10

@@ -100,6 +100,27 @@ def test_the_agent_is_installed_as_it_is_here() -> None:
     assert all(file.keys() == {"path", "content"} for file in rest)
 
 
+# Ray opens its ports itself, which docs/security.md says.
+OPENS_PORTS = {"ray_cluster"}
+
+
+@pytest.mark.parametrize("role", sorted(set(TASKS) - {"training_run"} - OPENS_PORTS))
+def test_no_user_can_take_the_port_of_a_service(role: str) -> None:
+    found = [
+        service
+        for path in sorted((HERE / role).glob("*.json"))
+        for service in json.loads(path.read_text())["services"]["services"]
+    ]
+    assert found
+    for service in found:
+        words = " ".join(service["command"])
+        assert service["proxied"], service["name"]
+        assert f"/run/tpu-fleet/{service['name']}/http" in words
+        # A program that is given an address listens there; every user could read a kernel on TCP.
+        assert "127.0.0.1" not in words
+        assert ("jupyterlab" in words) == ("--KernelManager.transport=ipc" in words)
+
+
 if __name__ == "__main__":
     init_plugin_loader([str(ROLES.parent / "collections")])
     for role, name in CASES:

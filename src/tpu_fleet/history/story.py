@@ -341,6 +341,9 @@ def _attempt(
     if cause.kind != SUCCEEDED and ends:
         ended = min(e.at for e in ends)
     if not ends:
+        # What an agent writes in another boot, or on another machine, is of the time after it.
+        boots = {event.detail.get("boot_id") for event in own if event.name == BEGUN}
+        own = [event for event in own if event.detail.get("boot_id") in {None, *boots}]
         signs = [*(point.at for point in own_points), *(event.at for event in own)]
         heard = [at for at in signs if begun <= at <= (until or now)]
         last = max(heard, default=begun)

@@ -261,3 +261,14 @@ def test_a_run_that_is_taken_out_of_the_fleet_file_was_not_stopped_by_hand() -> 
     assert [one.kind for one in by_hand.interruptions] == ["stopped"]
     removed = story_of(events, RunView("digits", "pair", state="removed"))
     assert (removed.attempts[-1].words, removed.interruptions) == ("no longer declared", [])
+
+
+def test_what_the_next_machine_writes_is_no_sign_of_life_of_the_one_before() -> None:
+    steps = [Point("pair", "digits", "step", at, int(at), at) for at in (150.0, 290.0)]
+    events = [
+        event(100, "attempt-started", 1, boot_id="first"),
+        event(869, "agent-started", 0, boot_id="second"),
+        event(870, "attempt-started", 1, boot_id="second"),
+    ]
+    first, _second = told(events, steps=steps)
+    assert (first.kind, first.ended, first.down) == ("preempted", 290, 580)

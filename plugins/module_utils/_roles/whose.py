@@ -27,7 +27,7 @@ def check_code_of(
     owner = _owner(data, named, variable)
     if owner in ("", "root", user):
         return []
-    what = "environment" if variable == VENVS else "code"
+    what = "an environment" if variable == VENVS else "code"
     message = f"is {what} that {owner} owns and can change at any time, and {user} would run it"
     remedy = f"Let root own it, or let {owner} run it"
     return [Problem(field, named, message, remedy)]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..._host.state import VENVS_OF_ROLES
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import absolute, known, own_venv
 from ..service_rules import check_service_entries
@@ -55,10 +56,12 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
 def _without_ipykernel(data: Mapping[str, Any], place: str, kernel: str) -> list[Problem]:
     """Report a venv whose declaration shows that no notebook can use it as a kernel.
 
-    Packages of a requirements file or of a project are not known here.
+    Packages of a requirements file, of a project or of a role's own venv are not known here.
     """
     for field, venv in entries(data, "python_env_venvs"):
         if text_of(venv, "name") != kernel or venv.get("requirements") or venv.get("editable"):
+            continue
+        if (text_of(venv, "path") or "").startswith(VENVS_OF_ROLES):
             continue
         packages = [line for _index, line in texts_of(venv, "packages")]
         if len(packages) != len(venv.get("packages") or ()):

@@ -82,6 +82,7 @@ def test_a_wrong_notebook(entries: list[dict[str, Any]], field: str, words: str)
         ({"packages": ["-r /srv/requirements.txt"]}, True),
         ({"packages": ["toy @ git+https://example.com/toy"]}, True),
         ({"packages": ["{{ mine }}"]}, True),
+        ({"path": "/opt/tpu-fleet/venvs/notebook_server", "framework": "jax"}, True),
     ],
 )
 def test_a_kernel_needs_ipykernel(venv: dict[str, Any], usable: bool) -> None:

@@ -152,7 +152,7 @@ def _slices(answers: Answers) -> list[str]:
     }
     lines = [
         "",
-        "# The slices. They cost money as long as they exist, but what a free grant covers.",
+        "# The slices. They cost money while they exist, except for what a free grant covers.",
         "# A further entry is a further slice; for several zones and queues see getting-tpus.md.",
     ]
     if answers.ends:

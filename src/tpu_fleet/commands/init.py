@@ -28,12 +28,16 @@ OPTIONS = (
     *("project", "owner", "grant", "line", "first-day", "ends", "zone", "tier", "type", "count"),
     *("api", "slice", "user", "people", "framework", "code", "command", "checkpoints"),
 )
-GREETING = f"""\
-This writes the files of a fleet into a new folder, in four steps and about three minutes. It reads
-what is there (gcloud's settings, your public ssh keys, the project's TPU nodes) and creates or
-changes nothing in the project. No file is written before you have seen it and agreed.
-Enter takes the answer in [brackets], {HELP} explains a question, {BACK} goes back to the previous
-answer, and Ctrl-C leaves without writing anything."""
+GREETING = (
+    "This writes the files of a fleet into a new folder, in four steps and about three minutes. It "
+    "reads what is there (gcloud's settings, your public ssh keys, the project's TPU nodes) and "
+    "creates or changes nothing in the project. No file is written before you have seen it and "
+    "agreed.\n\n"
+    "  Enter   takes the answer in [brackets]\n"
+    f"  {HELP}       explains a question\n"
+    f"  {BACK}       goes back to the previous answer\n"
+    "  Ctrl-C  leaves, and nothing is written\n"
+)
 
 
 def is_person() -> bool:
@@ -88,7 +92,7 @@ def _cost(answers: Answers) -> str:
     if answers.endpoint:
         return ""
     if answers.ends:
-        return f"; a free grant covers its chips until {answers.ends}"
+        return f"; chips of a free grant cost nothing until {answers.ends}"
     return "; slices cost money unless a free grant covers them"
 
 
@@ -163,7 +167,7 @@ def init(folder: Path | None, **options: Any) -> None:
                 why = "This is not a terminal, so nothing can be asked"
             raise click.UsageError(f"{why}. Missing: {', '.join(missing)}.")
     if person:
-        tell(wrapped(GREETING.replace("\n", " ")))
+        tell(wrapped(GREETING))
     folder = _folder(folder)
     interview = Interview(told, folder.resolve() / "inventory", person)
     try:

@@ -7,6 +7,7 @@ the watcher send; the API's answers are nodes and requests as Google writes them
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -260,8 +261,11 @@ class OneLook:
     @cached_property
     def answers(self) -> Answers:
         """The workers' answers to commands."""
+        return self._asked(self.known.fleet.targets)
+
+    def _asked(self, hosts: Iterable[str]) -> Answers:
         answers = Answers()
-        for host in self.known.fleet.targets:
+        for host in hosts:
             files = RunFiles(self.root(host))
             told = {**listing(files), "now": NOW}
             for one in told["runs"]:
@@ -304,5 +308,9 @@ class OneLook:
     def history(self) -> History:
         """Return a history that has the look."""
         history = History(self.folder / "history.db")
+        # Two minutes before, the unhealthy slice was healthy and its worker answered.
+        before = seen_now(self._asked(["sick"]), self.known)
+        before.at = NOW - 120
+        history.add(before)
         history.add(self.look())
         return history

@@ -107,8 +107,10 @@ every_run = pytest.mark.parametrize("name", NAMES)
 
 def test_each_run_is_everywhere_once(shown: Surfaces) -> None:
     assert set(NAMES) == set(shown.look.runs) == set(shown.json) == set(shown.runs)
-    assert set(NAMES) == set(shown.top_runs) == set(shown.stories)
-    assert {card.story.name for card in shown.page.runs} == set(NAMES)
+    assert set(NAMES) == set(shown.top_runs)
+    assert set(NAMES) == {card.story.name for card in shown.page.runs if card.there}
+    # What ran on the unhealthy slice is of the past, as its worker was not asked.
+    assert set(shown.stories) == {*NAMES, "sick/evaluate"}
 
 
 FIGURES: dict[str, tuple[Any, ...]] = {

@@ -14,13 +14,14 @@ from ..show.waiting import waiting_for
 from ..workers.names import NameOf
 from ..workers.play import Event, PlayError, fact_of, play, reason_of
 
-COLOURS = {"ok": "green", "skipped": "dim", "warn": "yellow", "fail": "red"}
+COLOURS = {"fail": "red", "warn": "yellow", "ok": "green", "skipped": "dim"}
+"""The colour of each state, the worst first."""
 
 
 def table_of(report: dict[str, Any], everything: bool) -> Table:
     """Draw the rows; without `everything` only those with problems."""
     table = Table([Column("STATE"), Column("WHERE"), Column("CHECK")], note="WHAT")
-    for row in report["rows"]:
+    for row in sorted(report["rows"], key=lambda one: [*COLOURS].index(one["status"])):
         if everything or row["status"] not in ("ok", "skipped"):
             subject = f"{row['check']} {row['subject']}".strip()
             remedy = row["remedy"] and f"Remedy: {row['remedy']}"

@@ -21,7 +21,7 @@ class PlainConsole(Console):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(markup=False, emoji=False, **settings)
+        super().__init__(markup=False, emoji=False, highlight=False, **settings)
 
     def render_str(self, text: str, **how: Any) -> Text:
         """Return a text in which nothing is markup, hides or steers the terminal."""

@@ -69,7 +69,7 @@ METHODS = {
     "regions": "get list",
     "reservations": "aggregatedList delete get insert list",
     "resourcePolicies": "aggregatedList delete get insert list",
-    "subnetworks": "aggregatedList get list",
+    "subnetworks": "aggregatedList delete get insert list",
     "zoneOperations": "delete get list wait",
     "zones": "get list",
 }

@@ -140,8 +140,30 @@ def test_another_network(cloud: Emulator, compute: Compute) -> None:
     requests.delete(f"{url}/n1", timeout=30).raise_for_status()
     compute.delete("global/networks/lab")
     assert [n["name"] for n in compute.get("global/networks")["items"]] == ["default"]
-    custom = {"name": "lab", "autoCreateSubnetworks": False}
-    assert compute.refused("POST", "global/networks", custom)[0] == 501
+
+
+def test_a_network_in_custom_mode(cloud: Emulator, compute: Compute) -> None:
+    compute.post("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
+    assert "subnetworks" not in compute.get("global/networks/lab")
+    place = "regions/us-east5/subnetworks"
+    body = {"name": "lab-east", "network": "global/networks/lab", "ipCidrRange": "10.9.0.0/24"}
+    compute.post(place, body)
+    made = compute.get(f"{place}/lab-east")
+    assert (made["ipCidrRange"], made["gatewayAddress"]) == ("10.9.0.0/24", "10.9.0.1")
+    assert compute.get("global/networks/lab")["subnetworks"] == [made["selfLink"]]
+    assert [s["name"] for s in compute.get(place)["items"]] == ["default", "lab-east"]
+    assert compute.refused("POST", place, body)[0] == 409
+    for wrong in ({"ipCidrRange": "10.9.0.1/24"}, {"network": "global/networks/nope"}):
+        assert compute.refused("POST", place, {**body, "name": "other", **wrong})[0] == 400
+    card = {"network": "global/networks/lab", "subnetwork": f"{place}/lab-east"}
+    compute.insert("one", networkInterfaces=[card])
+    status, text = compute.refused("DELETE", f"{place}/lab-east")
+    assert (status, f"zones/{ZONE}/instances/one" in text) == (400, True)
+    compute.delete(f"zones/{ZONE}/instances/one")
+    assert compute.refused("DELETE", "global/networks/lab")[0] == 400
+    assert compute.refused("DELETE", f"{place}/default")[0] == 400
+    compute.delete(f"{place}/lab-east")
+    compute.delete("global/networks/lab")
 
 
 def test_the_firewall_of_a_network(compute: Compute) -> None:

@@ -1,4 +1,4 @@
-"""The networks of a project, all in auto mode: each has a subnetwork in each region."""
+"""The networks of a project, and their subnetworks: in auto mode one in each region."""
 
 from __future__ import annotations
 
@@ -82,23 +82,36 @@ class Project(Protocol):
 
 
 def names(project: Project) -> list[str]:
-    """Return the names of the networks; a subnetwork has that of its network."""
+    """Return the names of the networks."""
     return [NETWORK, *(str(each["name"]) for each in project.around.networks)]
+
+
+def in_auto_mode(project: Project) -> list[str]:
+    """Return the names of the networks whose subnetworks have their name, in each region."""
+    found = (each for each in project.around.networks if each["autoCreateSubnetworks"])
+    return [NETWORK, *(str(each["name"]) for each in found)]
+
+
+def subnetworks_in(project: Project, region: str) -> list[str]:
+    """Return the names of the subnetworks in a region."""
+    made = (each for each in project.around.subnetworks if each["region"] == region)
+    return [*in_auto_mode(project), *(str(each["name"]) for each in made)]
 
 
 def is_network(project: Project, text: str) -> bool:
     """Return whether a name or link is that of a network of the project."""
-    return _is(project, text, "networks", "global")
+    return _is(project, text, names(project), "networks", "global")
 
 
 def is_subnetwork(project: Project, text: str, region: str) -> bool:
     """Return whether a name or link is that of a subnetwork of the project in a region."""
-    return _is(project, text, "subnetworks", f"regions/{region}")
+    known = subnetworks_in(project, region)
+    return _is(project, text, known, "subnetworks", f"regions/{region}")
 
 
-def _is(project: Project, text: str, collection: str, scope: str) -> bool:
+def _is(project: Project, text: str, known: list[str], collection: str, scope: str) -> bool:
     found = _LINK.fullmatch(text)
-    if found is None or found["name"] not in names(project):
+    if found is None or found["name"] not in known:
         return False
     place = (found["collection"], found["scope"])
     own = (None, project.project, project.number)

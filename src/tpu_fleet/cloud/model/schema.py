@@ -78,6 +78,7 @@ RESOURCES = {
     "Network",
     "Reservation",
     "ResourcePolicy",
+    "Subnetwork",
 }
 # Of Compute Engine's API only v1 is here: what alpha and beta add is not checked.
 COMPUTE = "compute.v1"

@@ -94,6 +94,8 @@ class Surroundings:
         self.disks = Shelf(store, "disk")
         self.firewalls = Shelf(store, "firewall")
         self.networks = Shelf(store, "network")
+        # In regions, by `region/name`; those of networks in auto mode are not here.
+        self.subnetworks = Shelf(store, "subnetwork")
         self.accounts = Shelf(store, "account")
         self.policies = Shelf(store, "policy")
         self.buckets = Shelf(store, "bucket")

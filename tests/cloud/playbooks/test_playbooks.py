@@ -134,6 +134,13 @@ def test_check_mode_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> N
     assert len(set(digests)) == 2
 
 
+def test_a_diff_of_the_site_leaves_the_folders_of_people_out(play: Play) -> None:
+    people = {"user_accounts_users": [{"name": "alice", "uid": 2001}]}
+    words = ("--check", "--diff")
+    assert "README.txt" in play("ansible-playbook", "tpu.fleet.onboarding", *words, fleet=people)
+    assert "README.txt" not in play("ansible-playbook", "tpu.fleet.site", *words, fleet=people)
+
+
 def test_a_tag_of_a_role_that_the_playbook_does_not_apply_is_refused(play: Play) -> None:
     words = ("ansible-playbook", "tpu.fleet.configure", "--limit=here")
     out = " ".join(

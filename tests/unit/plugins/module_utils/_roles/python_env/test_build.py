@@ -76,9 +76,12 @@ PARAMS = {
 }
 
 
+def places_in(folder: Path) -> dict[str, str]:
+    return {"cache_dir": str(folder / "uv"), "python_dir": str(folder / "pythons")}
+
+
 def tools_in(folder: Path) -> _venv_build.Tools:
-    params = {**PARAMS, "cache_dir": str(folder / "uv"), "python_dir": str(folder / "pythons")}
-    return _venv_build.Tools(params, lambda text: pytest.fail(text))
+    return _venv_build.Tools({**PARAMS, **places_in(folder)}, lambda text: pytest.fail(text))
 
 
 def mode(path: Path) -> int:
@@ -169,7 +172,7 @@ def test_others_enter_an_environment_when_it_is_built(
 
 
 MORE = {
-    **{"cache_dir": "/nonexistent/uv", "python_dir": "/nonexistent/pythons", "accelerator": "cpu"},
+    **{"accelerator": "cpu"},
     **{"venvs": [], "default_python": "3.12", "framework_versions": {}, "slice": ""},
     **{"index_logins": {}, "index_passwords": {}, "locks": {}, "resolved": {}, "unresolved": {}},
     **{"parallel": 2, "keep": 1, "rebuild": False, "prune": False, "companions": []},
@@ -181,11 +184,11 @@ def a_venv(name: str, owner: str, error: str) -> Venv:
     return Venv(spec, {}, f"wish of {name}", error=error)
 
 
-def test_who_stopped_earlier_work_is_not_waited_for_again() -> None:
+def test_who_stopped_earlier_work_is_not_waited_for_again(tmp_path: Path) -> None:
     """Preparing and building are two calls of the module."""
     assert _venv_build.why_slow(OTHER.pw_name) == ""
     stopped = {OTHER.pw_name: "it was stopped", "no-such-user": "x"}
-    params = {**PARAMS, **MORE, "stopped": stopped}
+    params = {**PARAMS, **MORE, **places_in(tmp_path), "stopped": stopped}
     job = _venv_apply.Job(params, False, lambda text: pytest.fail(text))
     assert _venv_build.why_slow(OTHER.pw_name) == "it was stopped"
     with pytest.raises(_venv_build.Failed, match="it was stopped"):
@@ -193,10 +196,13 @@ def test_who_stopped_earlier_work_is_not_waited_for_again() -> None:
     assert job.venvs == []
 
 
-def test_an_owner_who_stops_a_build_delays_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_who_stops_a_build_delays_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such an environment is not a failure of the module: the play reports it at its end."""
     venvs = [a_venv("ours", "root", "no such package"), a_venv("theirs", OTHER.pw_name, "stopped")]
-    params = {**PARAMS, **MORE, "stopped": {OTHER.pw_name: "it was stopped"}}
+    stopped = {OTHER.pw_name: "it was stopped"}
+    params = {**PARAMS, **MORE, **places_in(tmp_path), "stopped": stopped}
     job = _venv_apply.Job(params, False, lambda text: pytest.fail(text))
     monkeypatch.setattr(job, "venvs", venvs)
     monkeypatch.setattr(job, "settled", lambda _venv: False)

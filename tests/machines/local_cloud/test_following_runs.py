@@ -212,11 +212,13 @@ def test_runs_and_logs_as_they_are(lab: Lab) -> None:
         lab.status(worker, state="running" if worker else "restarting", step=worker)
     shown = json.loads(lab.run("runs", "--json", "--sudo").stdout)
     assert shown["exit_code"] == 0
-    assert [(row["state"], row["workers"], row["step"]) for row in shown["runs"]] == [
-        ("restarting", ["pod-w0"], 0),
-        ("running", ["pod-w1", "pod-w2", "pod-w3"], 3),
-    ]
-    assert "pod-w[1-3]" in lab.run("runs").stdout
+    (row,) = shown["runs"]
+    assert (row["state"], row["workers_in_this_state"]) == ("restarting", 1)
+    assert row["workers"] == ["pod-w0", "pod-w1", "pod-w2", "pod-w3"]
+    assert (row["step"], row["furthest_step"]) == (0, 3)
+    text = lab.run("runs").stdout
+    assert "restarting 1/4" in text
+    assert "pod-w[0-3]" in text
     none = lab.run("runs", "word", ok=False)
     assert (none.returncode, none.stderr) == (1, f"There is no run word. There is {RUN}.\n")
     # Once, of one worker, as it is.

@@ -221,6 +221,11 @@ def old_architecture() -> ApiError:
     )
 
 
+def new_architecture(resource: str) -> ApiError:
+    """TPU VMs cannot be changed by the old versions of the API. The wording is ours."""
+    return bad_request(f"{resource} is a TPU VM: it can only be changed by v2 of the API.")
+
+
 def malformed_name(name: str) -> ApiError:
     """A node id that breaks the rules for ids."""
     return ApiError("INVALID_ARGUMENT", f"Malformed name: '{name}'")

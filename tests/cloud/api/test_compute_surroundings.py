@@ -314,7 +314,6 @@ def test_our_list_of_methods_is_googles() -> None:
         ("GET", "compute/v1/{}/global/snapshots", "compute.snapshots.list"),
         ("DELETE", "compute/v1/{}/global/operations/o", "compute.globalOperations.delete"),
         ("PATCH", "compute/v1/{}/global/networks/n", "compute.networks.patch"),
-        ("POST", "v1/{}/locations/z/nodes/n:reimage", "tpu.projects.locations.nodes.reimage"),
         ("PATCH", "storage/v1/b/bucket", "storage.buckets.patch"),
         ("POST", "v1/{}/serviceAccounts/s/keys", "iam.projects.serviceAccounts.keys.create"),
         ("DELETE", "v1/{}", "cloudresourcemanager.projects.delete"),

@@ -26,6 +26,12 @@ def create_node(_cloud: Cloud, _call: Call) -> dict[str, Any]:
     raise errors.old_architecture()
 
 
+def refuse_change(cloud: Cloud, call: Call) -> dict[str, Any]:
+    """Refuse to start, stop, reimage or delete, because each node is a TPU VM."""
+    node = cloud.node(call.zone, call.id)
+    raise errors.new_architecture(node.resource(cloud.project))
+
+
 def list_versions(_cloud: Cloud, _call: Call) -> dict[str, Any]:
     """List no version of TensorFlow, because no node could be created with one."""
     return {}

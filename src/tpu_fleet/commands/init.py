@@ -36,7 +36,7 @@ GREETING = (
     "  Enter   takes the answer in [brackets]\n"
     f"  {HELP}       explains a question\n"
     f"  {BACK}       goes back to the previous answer\n"
-    "  Ctrl-C  leaves, and nothing is written\n"
+    "  Ctrl-C  leaves, and nothing is written"
 )
 
 

@@ -1,8 +1,9 @@
 """A person without sudo against root, on a machine that she shares with somebody who trains.
 
 In each round mallory replaces many of the files and folders that the fleet keeps in places of hers,
-each by something else, beside programs and settings that lie there all the time. Then the fleet
-does what it does every day. What became of the machine is looked at from outside.
+each by something else, beside programs and settings that lie there all the time. In others she
+holds what root and the others need: locks, names in /tmp, ports, processes, builds of her own. Then
+the fleet does what it does every day. What became of the machine is looked at from outside.
 
 The seed is TPU_FLEET_HOSTILE_SEED, or the same one each time.
 """
@@ -24,7 +25,7 @@ import pytest
 from fleet import ROOT, Fleet, changes, wait_until
 from hostile_user import shared
 from hostile_user.machine import PLACE, ROLES, Machine
-from hostile_user.shared import HOST, MALLORY
+from hostile_user.shared import BOARD, CAROL, HOST, MALLORY, PORT
 
 SEED = os.environ.get("TPU_FLEET_HOSTILE_SEED", "1")
 # What one command may take, on a busy computer, while hardly anything is where it should be.
@@ -54,8 +55,9 @@ class Siege:
     planted: int = 0
     slowest: tuple[float, str] = (0.0, "")
     said: list[str] = field(default_factory=list)
-    # What a way had her replace in the midst of it.
+    # What a way had her replace in the midst of it, and hold.
     planned: list[tuple[str, str]] = field(default_factory=list)
+    held: list[tuple[str, str]] = field(default_factory=list)
 
     def command(self, *words: str) -> tuple[int, str]:
         """Run a command of the fleet's; it ends within its limit, however."""
@@ -240,6 +242,97 @@ def by_asking(siege: Siege) -> Told:
     return []
 
 
+# Carol has no tmux and no program, and /tmp is as the boot of the machine leaves it.
+AS_AT_BOOT = f"""
+systemctl stop tpu-fleet-run@chips
+runuser -u carol -- tmux kill-server || true
+pkill -KILL -u carol tmux || true
+rm -rf /tmp/tmux-{CAROL}
+systemd-tmpfiles --create
+"""
+CAROLS = "tpu-fleet-tensorboard-carols"
+
+
+def by_holding(siege: Siege) -> Told:
+    """She holds each lock, name, port that she can take, while others begin and root applies."""
+    machine, told, wrong = siege.machine, [], []
+    machine.root(AS_AT_BOOT)
+    siege.held = machine.mallory("hold", str(BOARD))
+    machine.root(f"systemctl restart {CAROLS}; systemctl start tpu-fleet-run@chips")
+
+    def applied() -> None:
+        told.extend(by_host(siege))
+
+    def watched() -> None:
+        told.append(siege.command("tpu-fleet", "watch", "--once"))
+        assert "not accepted" not in told[-1][1], told[-1][1]
+
+    def listed() -> None:
+        found = siege.fleet.report("tpu-fleet", "runs", "--json", limit=LIMIT)["runs"]
+        assert {row["run"]: row["state"] for row in found}.get("count") == "running", found
+
+    def served_by_carol() -> None:
+        answer = wait_until("carol's board", lambda: served(siege), 60)
+        assert answer == f"served by user {CAROL}", answer
+
+    def carol_trains() -> None:
+        wait_until("carol's run", lambda: runs(siege, "chips"), 60)
+
+    def carol_waits_for_a_port() -> None:
+        machine.root("systemctl stop tpu-fleet-run@chips")
+        siege.held += machine.mallory("listen", str(PORT + 1))
+        machine.root("systemctl start tpu-fleet-run@chips")
+        named = re.compile(rf"port {PORT + 1}\b.*mallory")
+        wait_until("the port is named", lambda: named.search(status_of(siege, "chips")), 60)
+        machine.mallory("release")
+        wait_until("carol's run", lambda: runs(siege, "chips"), 120)
+
+    for step in (
+        *(applied, watched, listed, served_by_carol),
+        *(carol_trains, carol_waits_for_a_port),
+    ):
+        try:
+            step()
+        except AssertionError as error:
+            wrong.append(f"{step.__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
+    return told
+
+
+def served(siege: Siege) -> str:
+    """Return what a user of the machine reads at the port of carol's board."""
+    return siege.machine.root(f"curl -s -m 5 http://127.0.0.1:{BOARD}/ || true")
+
+
+def status_of(siege: Siege, run: str) -> str:
+    return json.dumps(siege.fleet.status(HOST, run))
+
+
+def runs(siege: Siege, run: str) -> bool:
+    return siege.fleet.status(HOST, run).get("state") == "running"
+
+
+def by_stopping(siege: Siege) -> Told:
+    """Each program that builds her environment is stopped as it begins."""
+    siege.planned = siege.machine.mallory("stop")
+    siege.machine.root(f"rm -f {REPORT}")
+    words = shlex.join(["python3", "-I", f"{PLACE}/roles.py", REPORT, "python_env"])
+    began = time.monotonic()
+    try:
+        siege.machine.root(words, limit=LIMIT)
+    except subprocess.TimeoutExpired:
+        raise AssertionError("python_env waits for a stopped build") from None
+    finally:
+        stopped = siege.machine.root("wc -l < /home/mallory/.stash/stopped || echo 0")
+        siege.machine.mallory("release")
+    siege.slowest = max(siege.slowest, (time.monotonic() - began, "python_env, a stopped build"))
+    told = siege.machine.root(f"test ! -e {REPORT} || cat {REPORT}").splitlines()
+    siege.said.extend(told)
+    assert int(stopped), f"nothing was stopped\n{told}"
+    assert "no progress" in "".join(told), told
+    return [(1, line) for line in told]
+
+
 def attempt_of(siege: Siege, run: str) -> int:
     status = siege.fleet.status(HOST, run)
     return int(status["attempt"]) if status.get("state") == "running" and status.get("pid") else 0
@@ -269,6 +362,8 @@ WAYS: dict[str, Callable[[Siege], Told]] = {
     "timer": by_timer,
     "reprovision": by_reprovision,
     "swap": by_swap,
+    "holding": by_holding,
+    "stopping": by_stopping,
     "asking": by_asking,
     "maintenance": by_maintenance,
 }
@@ -280,7 +375,7 @@ OFTEN = {
     "maintenance": "a link to root's folder",
 }
 # In these nothing is replaced before: it would keep them from what they are about.
-WHOLE = ("swap", "asking")
+WHOLE = ("swap", "asking", "holding", "stopping")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -289,7 +384,7 @@ def test_mallory_gets_nowhere(siege: Siege, way: str) -> None:
     before = alice(fleet)
     machine.look("remember")
     siege.said.clear()
-    siege.planned = []
+    siege.planned, siege.held = [], []
     planted = machine.mallory("plant")
     siege.planted += len(planted)
     replaced: list[tuple[str, str]] = []
@@ -312,11 +407,12 @@ def test_mallory_gets_nowhere(siege: Siege, way: str) -> None:
             if line.split()[0] != str(MALLORY)
         }
     finally:
+        machine.mallory("release")
         machine.mallory("restore")
         # What was begun as hers meanwhile may be a program that sleeps, or one that reads for ever.
         machine.root("systemctl restart tpu-fleet-tensorboard-hers tpu-fleet-run@{hers,asks}")
     siege.rounds += 1
-    siege.cases += len(replaced)
+    siege.cases += len(replaced) + len(siege.held)
     wrong += what_of_alice(fleet, before, reboots=way == "maintenance")
     paths = [*planted, *(path for path, _kind in replaced)]
     for code, text in told:

@@ -1,4 +1,4 @@
-"""The fleet of the test: one worker, on which alice trains, and mallory has one of everything."""
+"""The fleet of the test: alice and carol train on one worker, and mallory has one of everything."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 from fleet import NOTHING
 
 HOST = "shared"
-ALICE, MALLORY = 2001, 2002
+ALICE, MALLORY, CAROL = 2001, 2002, 2003
 HOME = "/home/mallory"
+# Carol's board listens there, and the program of her run that needs a chip at the port after PORT.
+BOARD, PORT = 6007, 21700
 # Where programs of mallory's note who runs them.
 CANARY = "/srv/canary/ran"
 # Only root reads it: nothing of it may turn up where mallory reads, or in what is printed.
@@ -37,6 +39,12 @@ def note(number, frame):
 for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGURG, 59):
     signal.signal(number, note)
 {COUNT}"""
+# Carol's: it listens where jax.distributed.initialize does, and needs a chip.
+CHIPS = f"""
+import os, socket
+host, port = os.environ["TPU_FLEET_COORDINATOR"].rsplit(":", 1)
+listens = socket.create_server(("", int(port)))
+{COUNT}"""
 # Mallory's: it waits for the signal to save, and then for ever.
 ASKED = """
 import signal, time
@@ -45,13 +53,8 @@ print("step 1 loss 0", flush=True)
 while True:
     time.sleep(1)
 """
-# What tensorboard_on_socket.py needs of TensorBoard, for something that listens.
-TENSORBOARD = {
-    "tensorboard/__init__.py": "",
-    "tensorboard/main.py": "def main():\n    pass\n",
-    "tensorboard/default.py": "def get_plugins():\n    return []\n",
-    "tensorboard/main_lib.py": "def global_init():\n    pass\n",
-    "tensorboard/program.py": """\
+# What a board's program needs of TensorBoard, absl and werkzeug; its page is the user's number.
+BOARD_PROGRAM = """\
 import argparse
 
 
@@ -63,47 +66,43 @@ class TensorBoard:
     def __init__(self, plugins, server_class):
         self.server_class = server_class
 
-    def configure(self, argv):
+    def configure(self, words):
         parser = argparse.ArgumentParser()
         parser.add_argument("--port", type=int)
-        return parser.parse_known_args(argv[1:])[0]
+        return parser.parse_known_args(words[1:])[0]
 
     def main(self, flags):
         server = self.server_class(None, flags)
         server.print_serving_message()
         server.serve_forever()
-""",
-    "absl/__init__.py": "",
-    "absl/app.py": """\
+"""
+SERVING = """\
+import http.server
+import os
+import socketserver
+
+
+class WSGIRequestHandler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"served by user %d" % os.getuid())
+
+    def address_string(self):
+        return "a UNIX socket"
+
+
+def make_server(host, port, app, threaded, request_handler):
+    path = host.removeprefix("unix://")
+    return socketserver.ThreadingUnixStreamServer(path, request_handler)
+"""
+APP = """\
 import sys
 
 
 def run(main, flags_parser):
     main(flags_parser(sys.argv))
-""",
-    "werkzeug/__init__.py": "",
-    "werkzeug/serving.py": """\
-import http.server
-import socketserver
-
-
-class WSGIRequestHandler:
-    pass
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def address_string(self):
-        return "local"
-
-
-class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    pass
-
-
-def make_server(host, port, app, threaded, request_handler):
-    return Server(host[len("unix://") :], Handler)
-""",
-}
+"""
 # Builds without a package from any index.
 BACKEND = """\
 import pathlib
@@ -118,7 +117,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
         "tensorboard.pth": str(pathlib.Path.cwd()),
         INFO + "/METADATA": "Metadata-Version: 2.1\\nName: tensorboard\\nVersion: 1.0\\n",
         INFO + "/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-        INFO + "/entry_points.txt": "[console_scripts]\\ntensorboard = tensorboard.main:main\\n",
+        INFO + "/entry_points.txt": "[console_scripts]\\ntensorboard = absl.app:run\\n",
     }
     record = "".join(name + ",,\\n" for name in files) + INFO + "/RECORD,,\\n"
     with zipfile.ZipFile(pathlib.Path(folder) / NAME, "w") as wheel:
@@ -142,7 +141,14 @@ version = "1.0"
 """,
     "backend.py": BACKEND,
     "requirements.txt": "idna\n",
-    **TENSORBOARD,
+    "tensorboard/__init__.py": "",
+    "tensorboard/default.py": "def get_plugins(): return []\n",
+    "tensorboard/main_lib.py": "def global_init(): pass\n",
+    "tensorboard/program.py": BOARD_PROGRAM,
+    "absl/__init__.py": "",
+    "absl/app.py": APP,
+    "werkzeug/__init__.py": "",
+    "werkzeug/serving.py": SERVING,
 }
 DOTFILES = {".vimrc": "set number\n", ".config/tool/settings": "colour = yes\n"}
 
@@ -159,6 +165,7 @@ def write_files(folder: Path, files: dict[str, str]) -> str:
 def declared(folder: Path, apply: str) -> dict[str, Any]:
     """Return the fleet file; what comes from the controller lies below folder."""
     here = {"slices": [HOST]}
+    tree = write_files(folder / "tree", TREE)
     return {
         **NOTHING,
         "fleet_apply": apply,
@@ -170,7 +177,7 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
         "user_shell_packages": [],
         "user_accounts_users": [
             {"name": name, "uid": uid, "keys": ["{{ fleet_ssh_public_key }}"]}
-            for name, uid in (("alice", ALICE), ("mallory", MALLORY))
+            for name, uid in (("alice", ALICE), ("mallory", MALLORY), ("carol", CAROL))
         ],
         "git_access_identities": [
             {"user": "mallory", "name": "Mallory", "email": "mallory@example.org", "lfs": False}
@@ -202,8 +209,9 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
                 "name": "hers",
                 "owner": "mallory",
                 "dest": f"{HOME}/tree",
-                "folder": write_files(folder / "tree", TREE),
-            }
+                "folder": tree,
+            },
+            {"name": "carols", "owner": "carol", "dest": "/home/carol/tree", "folder": tree},
         ],
         "python_env_compile_bytecode": False,
         "python_env_venvs": [
@@ -215,7 +223,15 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
                 "requirements": "hers/requirements.txt",
                 "editable": ["hers"],
                 "activate_for": ["mallory"],
-            }
+            },
+            {
+                "name": "carols",
+                "path": "/home/carol/venv",
+                "owner": "carol",
+                "python": "3.11",
+                "requirements": "carols/requirements.txt",
+                "editable": ["carols"],
+            },
         ],
         "tensorboard_server_start_timeout": 30,
         "tensorboard_server_boards": [
@@ -227,7 +243,15 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
                 "venv": "hers",
                 "logs": {"all": f"{HOME}/checkpoints"},
                 "secrets": ["hers"],
-            }
+            },
+            {
+                **here,
+                "name": "carols",
+                "user": "carol",
+                "port": BOARD,
+                "venv": "carols",
+                "logs": {"all": "/home/carol/checkpoints"},
+            },
         ],
         "training_run_runs": [
             {
@@ -237,6 +261,15 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
                 "command": shlex.join(["exec", "python3", "-uc", VICTIM]),
                 "checkpoint_dir": "/home/alice/checkpoints/count",
                 "needs_tpu": False,
+            },
+            {
+                **here,
+                "name": "chips",
+                "user": "carol",
+                "command": shlex.join(["exec", "python3", "-uc", CHIPS]),
+                "checkpoint_dir": "/home/carol/checkpoints/chips",
+                "port": PORT,
+                "grace_seconds": 5,
             },
             {
                 **here,

@@ -6,16 +6,25 @@ mallory.py replace SEED [KIND]      read paths from stdin, replace some; print w
 mallory.py swap                     wait for a build of her environment, and be quicker than root
 mallory.py misname                  name others' processes where her runs' parents name their own
 mallory.py fence PID                tell root's agent another main process, in her fence's file
+mallory.py listen PORT ...          keep these ports
+mallory.py hold PORT ...            the same, with a lock on each file that can be read, a folder
+                                    at each name in /tmp that others use, and 2,000 processes that
+                                    are named as logins
+mallory.py stop                     stop each program that builds her environment
+mallory.py release                  end what holds and stops
 mallory.py restore                  put everything back that was replaced
 mallory.py unplant                  take away what was planted
 """
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
 import random
+import resource
 import shutil
+import signal
 import socket
 import stat
 import struct
@@ -275,7 +284,10 @@ def a_socket(path, rng):
 
 def zeros(path, rng):
     with open(path, "wb") as file:
-        file.truncate(rng.choice([3, 30]) << 30)
+        # A file system that has no such large files gives the largest of them that it has.
+        for size in rng.choice([(3 << 30,), (30 << 30,), (2 << 40, 1 << 43)]):
+            with contextlib.suppress(OSError):
+                file.truncate(size)
 
 
 def text(*choices):
@@ -331,7 +343,48 @@ JSON = text(
     b'{"pid": 1e400, "at": NaN}',
     ("\n".join([json.dumps({"event": "run-failed", "tail": 5, **ODD})] * 50) + "\n").encode(),
 )
+EXTREME = [
+    -5,
+    0,
+    1,
+    2**22,
+    2**31,
+    2**63,
+    -(2**63),
+    10**30,
+    1e308,
+    float("nan"),
+    float("-inf"),
+    2e11,  # Of the year 8307.
+    True,
+    None,
+    "",
+    WORDS * 20_000,
+    [WORDS] * 3000,
+    {WORDS + str(number): number for number in range(3000)},
+]
+
+
+def extreme(path, rng):
+    """Write what was there with one value of each object replaced by one that is out of bounds."""
+    with open(LAST[0] or "/dev/null", "rb") as file:
+        lines = file.read(1 << 20).splitlines()[-50:]
+    with open(path, "w", encoding="utf-8") as file:
+        for line in lines or [b"{}"]:
+            try:
+                value = json.loads(line)
+            except ValueError:
+                value = {}
+            if not isinstance(value, dict):
+                value = {}
+            value[rng.choice(sorted({*value, "pid", "step", "at"}))] = rng.choice(EXTREME)
+            file.write(json.dumps(value) + "\n")
+
+
+# What a replaced file was, for the kind that is made from it.
+LAST = [""]
 KINDS = {
+    "extreme values of its fields": extreme,
     "a link to root's secret": link("/srv/roots/secret"),
     "a link to /etc/shadow": link("/etc/shadow"),
     "a link to /etc/passwd": link("/etc/passwd"),
@@ -407,22 +460,25 @@ def aside(path, kind):
         file.write(json.dumps([path, kept, kind]) + "\n")
 
 
+def without_environment(kind):
+    """Have her environment built at the next apply; return what was moved away for it."""
+    os.makedirs(STASH, exist_ok=True)
+    # Without her settings of uv and modules in her tree, which would end the build before.
+    moved = [HOME + "/venv", HOME + "/.config/uv/uv.toml", *glob.glob(HOME + "/.venv-*")]
+    moved += [HOME + "/tree/json.py", HOME + "/tree/selectors.py"]
+    for path in moved:
+        aside(path, kind)
+    return [(path, kind) for path in moved]
+
+
 def swap():
     """Have the next build of her environment lead into a folder of root's, once it is built."""
     os.makedirs(STASH, exist_ok=True)
     with contextlib.suppress(OSError):
         os.unlink(STASH + "/swaps")
-    # Without her settings of uv and modules in her tree: the build is to come as far as that.
-    moved = [HOME + "/venv", HOME + "/.config/uv/uv.toml", *glob.glob(HOME + "/.venv-*")]
-    moved += [HOME + "/tree/json.py", HOME + "/tree/selectors.py"]
-    for path in moved:
-        aside(path, "a swapped build")
-    if os.fork():
-        return [(path, "a swapped build") for path in moved]
-    os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(nothing, number)
+    moved = without_environment("a swapped build")
+    if not in_the_background():
+        return moved
     ends = time.monotonic() + 120
     while time.monotonic() < ends and not os.path.exists(STASH + "/swaps"):
         for path in glob.glob(HOME + "/.venv-*/bin/python"):
@@ -434,6 +490,161 @@ def swap():
                     os.rename(build + "/.new", path)
         time.sleep(0.005)
     os._exit(0)
+
+
+LOCKED = (
+    *("/var/lib/tpu-fleet", "/var/cache/tpu-fleet", "/var/log/tpu-fleet", "/run/tpu-fleet"),
+    *("/run/lock", "/etc/tpu-fleet", "/opt", "/tmp", "/var/tmp"),
+)
+IN_TMP = (
+    *("tmux-0", "tmux-2003", "libtpu_lockfile", "tpu_logs", ".tensorboard-info", "jax_cache"),
+    *("uv", "ansible", "tpu-fleet", "xla_dump", "ray", "matplotlib", "pip-build", "gcsfuse"),
+)
+LOGINS = 2000
+HOLDER = STASH + "/holders"
+
+
+def hold(ports):
+    """Hold what others may wait for, in a process that stays; return what by what."""
+    folders = [(f"/tmp/{name}", "a folder") for name in IN_TMP if folder_in_tmp(name)]
+    return folders + listen(ports, everything)
+
+
+def everything():
+    """Yield what is held beside ports; locks are held as long as this process is there."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for path in lockable():
+        if locked(path):
+            yield path, "a held lock"
+    for number in range(LOGINS):
+        with contextlib.suppress(OSError):
+            if not os.fork():
+                os.closerange(3, min(most, 1 << 16))
+                words = [f"sshd: alice@pts/{number}", "600"]
+                os.execv("/bin/sleep", words)  # noqa: S606 - the program is another's by its name
+    yield "2,000 processes", "processes named as logins"
+
+
+def listen(ports, more=tuple):
+    """Keep ports in a process that stays, with what more is to be held; return what by what."""
+    told = STASH + "/held"
+    with contextlib.suppress(OSError):
+        os.unlink(told)
+    if not in_the_background():
+        while not os.path.exists(told):
+            time.sleep(0.1)
+        with open(told, encoding="utf-8") as file:
+            return json.load(file)
+    held, listening = [*more(), *((f"port {port}", "a port") for port in ports)], {}
+    take(ports, listening)
+    write(told + ".new", json.dumps(held))
+    os.rename(told + ".new", told)
+    while True:
+        take(ports, listening)
+        time.sleep(0.02)
+
+
+def folder_in_tmp(name):
+    try:
+        os.makedirs(f"/tmp/{name}/kept")
+    except OSError:
+        return False
+    return True
+
+
+def in_the_background():
+    """Go on as a process that no login ends; return whether this is that process."""
+    os.makedirs(STASH, exist_ok=True)
+    if os.fork():
+        return False
+    os.setsid()
+    with open(HOLDER, "a", encoding="utf-8") as file:
+        file.write(f"{os.getpid()}\n")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    return True
+
+
+def lockable():
+    """Yield the files and folders that are not hers and that she can open."""
+    for top in LOCKED:
+        for folder, folders, names in os.walk(top):
+            folders[:] = [one for one in folders if one not in ("site-packages", "__pycache__")]
+            for path in (folder, *(f"{folder}/{name}" for name in names)):
+                with contextlib.suppress(OSError):
+                    found = os.lstat(path)
+                    if found.st_uid != os.getuid() and stat.S_IFMT(found.st_mode) in (
+                        stat.S_IFREG,
+                        stat.S_IFDIR,
+                    ):
+                        yield path
+
+
+def locked(path):
+    """Lock a file for as long as this process is there; return whether it is."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        return False
+    return True
+
+
+def take(ports, listening):
+    """Listen at the ports that are free."""
+    for port in ports:
+        every = "0.0.0.0"  # noqa: S104 - as a program of hers may
+        for family, address in ((socket.AF_INET, every), (socket.AF_INET6, "::1")):
+            if (port, address) not in listening:
+                one = socket.socket(family)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    one.bind((address, port))
+                    one.listen()
+                except OSError:
+                    one.close()
+                else:
+                    listening[port, address] = one
+
+
+def stop():
+    """Stop every uv, and every Python of a build, of hers that runs from now on."""
+    told = STASH + "/stopped"
+    with contextlib.suppress(OSError):
+        os.unlink(told)
+    moved = without_environment("a stopped build")
+    if not in_the_background():
+        return moved
+    while True:
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if name.isdigit() and os.stat("/proc/" + name).st_uid == os.getuid():
+                    with open(f"/proc/{name}/comm", encoding="utf-8") as file:
+                        if file.read().strip() == "uv":
+                            os.kill(int(name), signal.SIGSTOP)
+                            with open(told, "a", encoding="utf-8") as note:
+                                note.write(name + "\n")
+        time.sleep(0.01)
+
+
+def release():
+    """End all that hold and stop does."""
+    with contextlib.suppress(OSError):
+        with open(HOLDER, encoding="utf-8") as file:
+            for line in file:
+                with contextlib.suppress(OSError):
+                    os.killpg(int(line), signal.SIGKILL)
+        os.unlink(HOLDER)
+    for name in IN_TMP:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(f"/tmp/{name}")
+    return []
 
 
 def misname():
@@ -525,6 +736,7 @@ def replace(rng, paths, often):
                     move(path, kept)
                 file.write(json.dumps([path, kept, kind]) + "\n")
                 file.flush()
+                LAST[0] = kept
                 KINDS[kind](path, rng)
             except OSError:
                 # Its folder is not hers, or is not there.
@@ -552,6 +764,14 @@ def main():
         print(json.dumps(unplant()))
     elif command == "restore":
         print(json.dumps(restore()))
+    elif command == "hold":
+        print(json.dumps(hold([int(port) for port in words])))
+    elif command == "listen":
+        print(json.dumps(listen([int(port) for port in words])))
+    elif command == "stop":
+        print(json.dumps(stop()))
+    elif command == "release":
+        print(json.dumps(release()))
     elif command == "swap":
         print(json.dumps(swap()))
     elif command == "misname":

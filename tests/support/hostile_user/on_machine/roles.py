@@ -53,4 +53,15 @@ play = {"hosts": "tpu", "gather_facts": False, "become": False, "tasks": tasks}
 playbook = next(programs.glob("ansible-*/bin/ansible-playbook"))
 environment = work._environment(collection, folder, folder / "events")
 words = [str(playbook), "-i", "hosts.yml", "play.json"]
-sys.exit(subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL).returncode)
+done = subprocess.run(
+    words,
+    cwd=folder,
+    env=environment,
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+)
+if done.returncode:
+    # A handler failed, which no block rescues.
+    with open(report, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"said": done.stdout.decode(errors="replace")}) + "\n")

@@ -118,6 +118,23 @@ def test_a_port_that_is_taken_meanwhile_is_no_failure_of_the_program(
 
 
 @needs_root
+def test_the_program_of_a_single_worker_waits_for_no_port_and_may_need_it(
+    gang: Make, tmp_path: Path
+) -> None:
+    asked, taken = tmp_path / "asked", tmp_path / "taken"
+    script = TAKEN.replace("-ge 3", "-ge 2").format(asked=asked, taken=taken)
+    (worker,) = gang(script, workers=1, retries=0)
+    worker.up()
+    harness.wait_until(asked.exists, "attempt 1")
+    with held(port_of(worker)):
+        taken.write_text("1")
+        worker.wait_running(2)
+    assert kept(worker)["failures"] == []
+    (cause,) = (one["cause"] for one in worker.status()["history"])
+    assert "(TPU_FLEET_COORDINATOR) is held by process" in cause
+
+
+@needs_root
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
 def test_the_folder_of_tmux_is_the_users(gang: Make, kind: str) -> None:
     (worker,) = gang("exec sleep 1000", workers=1)

@@ -86,16 +86,16 @@ class Readiness:
     def strangers_port(self) -> str:
         """Say which other user's process has a port that the program needs; empty if none has."""
         uid = terminal.uid_of(self._config.user)
-        for what, port in self._ports():
+        for what, port in self._ports(self._config.leader):
             found = listeners.taken(port)
             if found is not None and found[1] != uid:
                 return f"port {port} ({what}) is held by {found[0]}"
         return ""
 
-    def _ports(self) -> List[Tuple[str, int]]:
-        """Return the ports on which the programs of several workers expect this one to listen."""
+    def _ports(self, coordinator: bool) -> List[Tuple[str, int]]:
+        """Return the ports on which the program may listen, with or without the coordinator's."""
         config, found = self._config, []
-        if config.leader and config.workers > 1:
+        if coordinator:
             found.append(("TPU_FLEET_COORDINATOR", config.coordinator_port))
         if config.place[1] == 0 and config.slices:
             found.append(("MEGASCALE_PORT", config.megascale_port))
@@ -188,7 +188,8 @@ class Readiness:
             terminal.check(self._config, self._hand)
         except terminal.CannotStart as error:
             return str(error)
-        for what, port in self._ports():
+        # The program of a single worker need not listen: only when it failed the port is looked at.
+        for what, port in self._ports(self._config.leader and self._config.workers > 1):
             found = listeners.taken(port)
             if found is not None:
                 return f"port {port} ({what}) is held by {found[0]}"

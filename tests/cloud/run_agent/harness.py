@@ -70,6 +70,7 @@ class Worker:
                 **definition.get("paths", {}),
             },
         )
+        Path(own["paths"]["root"], "tmp").mkdir(parents=True, exist_ok=True)
         self.definition.write_text(json.dumps(own))
         self.definition.with_suffix(".env.json").write_text(json.dumps(env or {}))
         if len(own["hosts"]) > 1:

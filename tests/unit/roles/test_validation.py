@@ -61,7 +61,7 @@ def test_defaults_have_no_problems(role: str) -> None:
             "notebook_server",
             {
                 "notebook_server_notebooks": [{**NOTEBOOK, "venv": "jax", "kernels": ["jax"]}],
-                "notebook_server_venvs": [VENV],
+                "notebook_server_venvs": [{**VENV, "packages": ["ipykernel"]}],
             },
         ),
         ("data_disk", {"data_disk_disks": [{**DISK, "slices": [s]} for s in "ab"]}),

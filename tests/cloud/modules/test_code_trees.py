@@ -109,14 +109,14 @@ def test_every_reason_has_its_words_and_its_remedy(remote: Remote) -> None:
     # No key registered: by far the most frequent.
     said = remote.ask()
     assert f"git cannot read {url} as root: git.example does not know the key of root" in said
-    assert f"register {remote.key}.pub at git.example by hand" in said
+    assert f"Register {remote.key}.pub at git.example." in said
     assert "Permission denied (publickey)" in said
     remote.register()
     assert remote.ask() == remote.commit
     # Nothing of this name for this key.
     said = remote.ask(repo="git@git.example:lab/secret.git")
     assert "repo: git cannot read git@git.example:lab/secret.git as root: there is no such" in said
-    assert f"deploy key of {remote.key} may read it" in said
+    assert f"the account which has {remote.key}.pub may read it" in said
     assert "git says: ERROR: Repository not found." in said
     # No such branch.
     said = remote.ask(version="mian")

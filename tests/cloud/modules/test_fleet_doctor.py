@@ -84,6 +84,7 @@ def test_an_api_that_is_not_enabled(
     switch_off(cloud, f"{service}.googleapis.com")
     found = doctor(slices, grant)
     failed = {check: said for check, said in found.items() if said.startswith(("fail", "warn"))}
-    assert set(failed) == ({refused} if refused else set()), failed
+    # None of them is created, whatever is refused.
+    assert set(failed) - {"slices"} == ({refused} if refused else set()), failed
     if refused:
         assert f"gcloud services enable {service}.googleapis.com" in failed[refused]

@@ -54,7 +54,7 @@ def test_status_shows_the_grant_and_the_costs(cloud: Emulator, play: Play) -> No
 def test_status_shows_what_is_there_when_the_grant_is_wrong(cloud: Emulator, play: Play) -> None:
     fleet = {"fleet_allocations": [{**GRANT, "count": 2}]}
     out = play("tpu-fleet", "status", fleet=fleet)
-    assert "Fleet" in out
+    assert "Grant and costs are unknown: " in out
     assert "has both chips and count" in " ".join(out.split())
     out = play("tpu-fleet", "allocation", "show", fleet=fleet, ok=False)
     assert "has both chips and count" in out

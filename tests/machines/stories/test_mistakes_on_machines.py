@@ -54,7 +54,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         [
             "code_checkout_trees[0] (code, /home/alice/code): alice: repo: git cannot read "
             "git@github.com:lab/cdoe.git as alice: there is no such repository, or alice may not",
-            "Look at the address (repo); and see that the account or deploy key of /home/alice/",
+            "Look at the address (repo); and see that the account which has /home/alice/",
         ],
     ),
     "Python package": (

@@ -71,7 +71,9 @@ VERIFY_FAILS = (
 
 # Ways to attack a machine that only the whole of it goes.
 ATTACK = "tests/machines/hostile_user/test_hostile_user.py::test_mallory_gets_nowhere[{}]"
-ATTACKS = tuple(ATTACK.format(way) for way in ("roles 2", "push", "asking", "timer"))
+ATTACKS = tuple(
+    ATTACK.format(way) for way in ("roles 2", "push", "host", "stopping", "asking", "timer")
+)
 
 # What a stage with machines tests: the whole product, and the machines it runs on.
 PRODUCT = ("plugins", "roles", "playbooks", "src", "requirements", "tests/support")

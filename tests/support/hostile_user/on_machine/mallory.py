@@ -641,9 +641,10 @@ def release():
                 with contextlib.suppress(OSError):
                     os.killpg(int(line), signal.SIGKILL)
         os.unlink(HOLDER)
-    for name in IN_TMP:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(f"/tmp/{name}")
+    for path in (f"/tmp/{name}" for name in IN_TMP):
+        # Another kind of file there is a replacement: a pipe would be opened, and waited for.
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
     return []
 
 

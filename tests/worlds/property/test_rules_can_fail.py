@@ -258,18 +258,25 @@ def find(lives: type[Lives], words: str) -> None:
             self.rules.broken.clear()
             super().check(*found)
 
-    with pytest.raises(AssertionError, match=words):
-        run_state_machine_as_test(
-            seed(7)(Broken),
-            settings=settings(
-                max_examples=400,
-                stateful_step_count=5,
-                deadline=None,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+    # Two fleets that meet at the wrong moment are rare: the lives of other seeds come next.
+    for number in (7, 1, 2):
+        try:
+            run_state_machine_as_test(
+                seed(number)(Broken),
+                settings=settings(
+                    max_examples=400,
+                    stateful_step_count=5,
+                    deadline=None,
+                    database=None,
+                    phases=[Phase.generate],
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
+        except AssertionError as error:
+            if re.search(words, str(error)):
+                return
+            raise
+    pytest.fail(f"no life broke the rule: {words}")
 
 
 @pytest.mark.parametrize("sane", [True, False])

@@ -155,6 +155,7 @@ USER_SPEC: dict[str, Any] = {
     "keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
     "sudo": {"type": "raw", "default": "none"},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "home_mode": {"type": "str"},
     "home_on_removal": {
         "type": "str",
         "choices": ["keep", "archive", "delete"],

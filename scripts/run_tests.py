@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cpu_meter import COUNTS, CpuMeter
 from stage_record import StageRecord
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -284,7 +285,11 @@ def telling(text: str) -> list[str]:
 RECORD = StageRecord(ROOT, {stage.name: stage.tests for stage in MORE})
 
 
-def run(stage: Stage, results: dict[str, tuple[int, float]], running: dict[str, float]) -> None:
+Results = dict[str, tuple[int, float, float]]
+"""The exit code of each stage that ended, the seconds it took, and the CPU seconds it used."""
+
+
+def run(stage: Stage, results: Results, running: dict[str, float]) -> None:
     log = LOGS / f"{stage.name}.log"
     started = running[stage.name] = time.monotonic()
     environment = {
@@ -292,25 +297,26 @@ def run(stage: Stage, results: dict[str, tuple[int, float]], running: dict[str, 
         **stage.env,
         "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}",
     }
+    meter = CpuMeter(stage.name)
     with log.open("wb") as out:
-        code = subprocess.run(
+        code, cpu = meter.run(
             stage.argv, cwd=ROOT, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
-        ).returncode
+        )
     took = time.monotonic() - started
-    results[stage.name] = (code, took)
+    results[stage.name] = (code, took, cpu)
     if code == 0:
         RECORD.passed(stage.name)
     del running[stage.name]
     said = log.read_text(errors="replace")
     shown = telling(said) if code else [n for n in said.splitlines() if n.startswith(NOTE)]
-    head = f"{'ok    ' if code == 0 else 'FAILED'} {stage.name:17} {took:7.1f} s"
+    head = f"{'ok    ' if code == 0 else 'FAILED'} {stage.name:17} {took:7.1f} s {cpu:7.1f} CPU s"
     print("\n".join([head, *(f"    {line}" for line in shown)]), flush=True)
 
 
 def tell(
     over: threading.Event,
     stages: Sequence[Stage],
-    results: dict[str, tuple[int, float]],
+    results: Results,
     running: dict[str, float],
 ) -> None:
     """Print every minute what runs, since when, and how many stages are done."""
@@ -356,7 +362,7 @@ def main(names: list[str]) -> int:
         cwd=ROOT,
         check=False,
     )
-    results: dict[str, tuple[int, float]] = {}
+    results: Results = {}
     running: dict[str, float] = {}
     over = threading.Event()
     threading.Thread(target=tell, args=(over, stages, results, running), daemon=True).start()
@@ -371,11 +377,15 @@ def main(names: list[str]) -> int:
     for stage in in_turn:
         run(stage, results, running)
     over.set()
-    failed = [name for name, (code, _) in results.items() if code]
+    failed = [name for name, (code, *_) in results.items() if code]
     missing = [stage.name for stage in stages if stage.name not in results]
     for seconds, name in slowest(stages):
         print(f"slow   {seconds:7.1f} s  {name}")
-    print(f"\n{len(stages)} stages in {time.monotonic() - started:.0f} s; logs in {LOGS}")
+    cpu = sum(used for _, _, used in results.values())
+    print(
+        f"\n{len(stages)} stages in {time.monotonic() - started:.0f} s, {cpu:.0f} CPU s", end="; "
+    )
+    print(f"logs in {LOGS}; CPU seconds are {COUNTS}")
     if any(stage in MORE for stage in stages):
         for line in RECORD.stale():
             print(f"not passed since what it tests changed: {line}")

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import run_tests  # noqa: E402 - scripts are no package
+from cpu_meter import CpuMeter  # noqa: E402
 from stage_record import StageRecord  # noqa: E402
 
 
@@ -105,3 +106,25 @@ def test_the_table_of_contributing_names_each_of_them() -> None:
     ]
     named = {word.strip(" `") for row in rows for word in row.split(",")}
     assert {stage.name for stage in run_tests.MORE} - named == set()
+
+
+# Uses 0.2 CPU seconds, however busy the computer is, and then writes a file.
+WORK = (
+    "import time; [None for _ in iter(lambda: time.process_time() > 0.2, True)]; open('done', 'w')"
+)
+
+
+def test_cpu_seconds_are_those_of_the_command(tmp_path: Path) -> None:
+    script = f"{WORK}\nexit(3)"
+    code, used = CpuMeter("direct").run((sys.executable, "-c", script), cwd=tmp_path)
+    assert code == 3
+    assert 0.2 <= used < 2
+    assert (tmp_path / "done").exists()
+
+
+def test_cpu_seconds_of_a_process_that_the_command_left_behind_count(tmp_path: Path) -> None:
+    script = '(setsid "$0" -c "$1" &); while [ ! -e done ]; do sleep 0.1; done'
+    meter = CpuMeter("left")
+    code, used = meter.run(("sh", "-c", script, sys.executable, WORK), cwd=tmp_path)
+    assert code == 0
+    assert used >= 0.2 or not meter.group

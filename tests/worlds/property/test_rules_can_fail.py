@@ -258,13 +258,14 @@ def find(lives: type[Lives], words: str) -> None:
             self.rules.broken.clear()
             super().check(*found)
 
-    # Two fleets that meet at the wrong moment are rare: the lives of other seeds come next.
-    for number in (7, 1, 2):
+    # The first lives of a seed are the short ones: a dozen of each of many seeds find a fault after
+    # some forty lives, where hundreds of one seed may not.
+    for number in range(1, 101):
         try:
             run_state_machine_as_test(
                 seed(number)(Broken),
                 settings=settings(
-                    max_examples=400,
+                    max_examples=12,
                     stateful_step_count=5,
                     deadline=None,
                     database=None,

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from iris.cluster.config import GcpPlatformConfig
 from iris.cluster.platforms.gcp.cloud import CloudGcpService
-from iris.cluster.platforms.gcp.service import TpuCreateRequest, VmCreateRequest, operation_error
+from iris.cluster.platforms.gcp.service import (
+    CAPACITY_TYPE_LABEL,
+    CAPACITY_TYPE_RESERVED_VALUE,
+    TpuCreateRequest,
+    VmCreateRequest,
+    operation_error,
+)
+from iris.cluster.platforms.gcp.workers import GcpWorkerProvider
 from iris.cluster.platforms.types import (
     InfraError,
     InfraUnavailableError,
@@ -42,6 +50,11 @@ def vm(name: str = "vm", **more: Any) -> VmCreateRequest:
         "image_project": "ubuntu-os-accelerator-images",
     }
     return VmCreateRequest(name=name, **{**common, **more})
+
+
+def reserve(cloud: LocalCloud) -> None:
+    reservation = {"zone": ZONE, "name": "lab", "chips": 8, "accelerator_type": "v6e"}
+    cloud.control("reservations", reservation)
 
 
 # TPUs ----------------------------------------------------------------------------------------
@@ -117,12 +130,50 @@ def test_errors_of_a_request(
     assert service.tpu_list([]) == []
 
 
+def test_a_tpu_that_exists(service: CloudGcpService) -> None:
+    service.tpu_create(tpu())
+    with pytest.raises(InfraError, match=r"409.*already exists"):
+        service.tpu_create(tpu())
+    assert len(service.tpu_list([ZONE])) == 1
+
+
+def test_a_runtime_version_that_does_not_exist(service: CloudGcpService) -> None:
+    with pytest.raises(InfraError, match="none-such"):
+        service.tpu_create(tpu(runtime_version="none-such"))
+    assert service.tpu_list([]) == []
+
+
+def test_a_preempted_tpu(cloud: LocalCloud, service: CloudGcpService) -> None:
+    service.tpu_create(tpu())
+    cloud.control(f"nodes/{cloud.project}/{ZONE}/slice:preempt", {"notice": 0})
+    assert [each.state for each in service.tpu_list([])] == ["PREEMPTED"]
+    service.tpu_delete("slice", ZONE)
+    assert service.tpu_list([]) == []
+
+
+def test_lists_of_several_pages(cloud: LocalCloud, service: CloudGcpService) -> None:
+    for name in ("a", "b", "c"):
+        service.tpu_create(tpu(name))
+        service.vm_create(vm(f"vm-{name}"))
+    cloud.fault("page_size", options={"size": 1})
+    assert {each.name for each in service.tpu_list([])} == {"a", "b", "c"}
+    assert {each.name for each in service.vm_list([])} == {"vm-a", "vm-b", "vm-c"}
+    assert {each.name for each in service.vm_list([ZONE])} == {"vm-a", "vm-b", "vm-c"}
+
+
+def test_reads_are_repeated_while_the_service_is_unavailable(
+    cloud: LocalCloud, service: CloudGcpService
+) -> None:
+    service.tpu_create(tpu())
+    cloud.fault("unavailable", count=1)
+    assert [each.name for each in service.tpu_list([ZONE])] == ["slice"]
+
+
 # Queued resources, over gRPC ------------------------------------------------------------------
 
 
 def test_a_queued_resource(cloud: LocalCloud, service: CloudGcpService) -> None:
-    reservation = {"zone": ZONE, "name": "lab", "chips": 8, "accelerator_type": "v6e"}
-    cloud.control("reservations", reservation)
+    reserve(cloud)
     service.queued_resource_create(tpu(capacity_type=CapacityType.RESERVED))
     found = service.queued_resource_describe("slice", ZONE)
     assert found is not None
@@ -144,6 +195,39 @@ def test_a_queued_resource_over_quota(cloud: LocalCloud, service: CloudGcpServic
     cloud.fault("quota", options={"limit": 0})
     with pytest.raises(QuotaExhaustedError):
         service.queued_resource_create(tpu(capacity_type=CapacityType.RESERVED))
+
+
+def test_a_queued_resource_that_exists(cloud: LocalCloud, service: CloudGcpService) -> None:
+    reserve(cloud)
+    service.queued_resource_create(tpu(capacity_type=CapacityType.RESERVED))
+    with pytest.raises(InfraError, match=r"409.*already exists"):
+        service.queued_resource_create(tpu(capacity_type=CapacityType.RESERVED))
+
+
+def test_a_queued_resource_that_waits(cloud: LocalCloud, service: CloudGcpService) -> None:
+    reserve(cloud)
+    cloud.fault("stock_out")
+    service.queued_resource_create(tpu(capacity_type=CapacityType.RESERVED))
+    found = service.queued_resource_describe("slice", ZONE)
+    assert found is not None
+    assert found.state == "WAITING_FOR_RESOURCES"
+    assert service.tpu_describe("slice", ZONE) is None
+    service.queued_resource_delete("slice", ZONE)
+    assert service.queued_resource_list([]) == []
+
+
+@pytest.mark.parametrize(("verb", "state"), [("fail", "FAILED"), ("suspend", "SUSPENDED")])
+def test_a_queued_resource_that_ends(
+    cloud: LocalCloud, service: CloudGcpService, verb: str, state: str
+) -> None:
+    reserve(cloud)
+    if verb == "fail":
+        cloud.fault("stock_out")
+    service.queued_resource_create(tpu(capacity_type=CapacityType.RESERVED))
+    cloud.control(f"queuedResources/{cloud.project}/{ZONE}/slice:{verb}", {})
+    assert [each.state for each in service.queued_resource_list([])] == [state]
+    service.queued_resource_delete("slice", ZONE)
+    assert service.queued_resource_list([]) == []
 
 
 # VMs -----------------------------------------------------------------------------------------
@@ -194,6 +278,44 @@ def test_a_vm_is_changed(service: CloudGcpService) -> None:
         service.vm_update_labels("none", ZONE, {"a": "b"})
 
 
+def test_vms_are_listed_by_several_labels(service: CloudGcpService) -> None:
+    service.vm_create(vm("a", labels={"iris-vm": "a", "group": "one"}))
+    service.vm_create(vm("b", labels={"iris-vm": "a", "group": "two"}))
+    labels = {"iris-vm": "a", "group": "two"}
+    assert [each.name for each in service.vm_list([], labels)] == ["b"]
+
+
+def test_a_vm_with_a_service_account(service: CloudGcpService) -> None:
+    service.vm_create(vm(service_account="iris@local-project.iam.gserviceaccount.com"))
+    found = service.vm_describe("vm", ZONE)
+    assert found is not None
+    assert found.service_account == "iris@local-project.iam.gserviceaccount.com"
+
+
+def test_a_vm_that_does_not_exist(service: CloudGcpService) -> None:
+    with pytest.raises(ResourceNotFoundError):
+        service.vm_set_metadata("none", ZONE, {"k": "v"})
+    assert service.vm_get_serial_port_output("none", ZONE) == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("rate_limit", QuotaExhaustedError),
+        ("iam_denied", InfraError),
+        ("unavailable", InfraUnavailableError),
+    ],
+)
+def test_errors_of_a_request_for_a_vm(
+    cloud: LocalCloud, service: CloudGcpService, fault: str, expected: type[Exception]
+) -> None:
+    cloud.fault(fault)
+    with pytest.raises(expected):
+        service.vm_create(vm())
+    cloud.mend()
+    assert service.vm_list([]) == []
+
+
 def test_no_capacity_for_a_vm(cloud: LocalCloud, service: CloudGcpService) -> None:
     cloud.fault("stock_out")
     with pytest.raises(InfraError, match="does not have enough resources"):
@@ -209,3 +331,34 @@ def test_the_controller_is_no_tpu_vm(service: CloudGcpService) -> None:
 
 def test_logs_are_none(service: CloudGcpService) -> None:
     assert service.logging_read("anything") == []
+
+
+# Slices, as its autoscaler sees them -----------------------------------------------------------
+
+
+def test_slices_of_each_kind(cloud: LocalCloud, service: CloudGcpService) -> None:
+    """A TPU, a queued resource that waits, and a VM, each found with its state, and deleted."""
+    reserve(cloud)
+    config = GcpPlatformConfig(project_id=cloud.project)
+    provider = GcpWorkerProvider(config, "lab", 10001, service)
+    managed = {provider.iris_labels.iris_managed: "true"}
+    reserved = {**managed, CAPACITY_TYPE_LABEL: CAPACITY_TYPE_RESERVED_VALUE}
+    service.tpu_create(tpu("pod", accelerator_type="v6e-16", labels=managed))
+    service.vm_create(vm(labels={**managed, provider.iris_labels.iris_slice_id: "single"}))
+    service.tpu_create(tpu("other"))
+    cloud.fault("stock_out")
+    service.queued_resource_create(
+        tpu("waiting", capacity_type=CapacityType.RESERVED, labels=reserved)
+    )
+    listed = {each.handle.slice_id: each for each in provider.list_all_slices()}
+    assert {name: each.state.name for name, each in listed.items()} == {
+        "pod": "READY",
+        "waiting": "CREATING",
+        "single": "READY",
+    }
+    workers = {name: each.handle.describe().worker_count for name, each in listed.items()}
+    assert workers == {"pod": 4, "waiting": 0, "single": 1}
+    assert {each.slice_id for each in provider.list_slices([ZONE], managed)} == {"pod", "single"}
+    for each in listed.values():
+        each.handle.terminate()
+    assert provider.list_all_slices() == []

@@ -5,7 +5,6 @@ They run in an environment of their own, which `scripts/test-clients` makes.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,19 +13,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from local_cloud import HOME, LocalCloud
+from local_cloud import LocalCloud, serving
 from redirect import redirect
 
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[LocalCloud]:
-    with pytest.MonkeyPatch.context() as patch:
-        redirect(patch)
-        cloud = LocalCloud()
-        cloud.up()
+    with serving(redirect) as cloud:
         yield cloud
-        cloud.command("down")
-    shutil.rmtree(HOME)
 
 
 @pytest.fixture

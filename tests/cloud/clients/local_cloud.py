@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ os.environ["HOME"] = tempfile.mkdtemp(prefix="tpu-fleet-clients-")
 os.environ["SKYPILOT_DISABLE_USAGE_COLLECTION"] = "1"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
+import pytest
 import requests
 
 HOME = Path.home()
@@ -71,3 +75,15 @@ class LocalCloud:
         """Return zone and state of all nodes."""
         state = self.control("state", method="GET")
         return [(node["zone"], node["state"]) for node in state["nodes"]]
+
+
+@contextmanager
+def serving(redirect: Callable[[pytest.MonkeyPatch], None]) -> Iterator[LocalCloud]:
+    """Bring a local cloud up for programs that `redirect` leads there, and down again."""
+    with pytest.MonkeyPatch.context() as patch:
+        redirect(patch)
+        cloud = LocalCloud()
+        cloud.up()
+        yield cloud
+        cloud.command("down")
+    shutil.rmtree(HOME)

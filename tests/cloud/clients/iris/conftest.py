@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import httpx
 from google.auth.credentials import Credentials
 from google.cloud.tpu_v2alpha1.services.tpu.transports import TpuGrpcTransport
 from iris.cluster.platforms.gcp.cloud import CloudGcpService
-from local_cloud import GRPC_PORT, HOME, PORT, LocalCloud
+from local_cloud import GRPC_PORT, PORT, LocalCloud, serving
 
 
 class Renewable(Credentials):  # type: ignore[misc]
@@ -45,16 +44,16 @@ def create_channel(_cls: Any, host: str, **_: Any) -> grpc.Channel:
     return grpc.insecure_channel(f"127.0.0.1:{GRPC_PORT}")
 
 
+def redirect(patch: pytest.MonkeyPatch) -> None:
+    """Lead to the local cloud what this program asks Google by gRPC, with credentials."""
+    patch.setattr(google.auth, "default", lambda *_, **__: (Renewable(), LocalCloud.project))
+    patch.setattr(TpuGrpcTransport, "create_channel", classmethod(create_channel))
+
+
 @pytest.fixture(scope="session")
 def served() -> Iterator[LocalCloud]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(google.auth, "default", lambda *_, **__: (Renewable(), LocalCloud.project))
-        patch.setattr(TpuGrpcTransport, "create_channel", classmethod(create_channel))
-        cloud = LocalCloud()
-        cloud.up()
+    with serving(redirect) as cloud:
         yield cloud
-        cloud.command("down")
-    shutil.rmtree(HOME)
 
 
 @pytest.fixture

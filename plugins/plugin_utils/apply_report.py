@@ -98,7 +98,7 @@ class RoleProgress:
         at = self.clock()
         done = [host for host in hosts if host in self._ended]
         silent = [host for host in hosts if host not in self._at and host not in self._ended]
-        longest = sorted((since, host, role) for host, (role, since, _) in self._at.items())
+        longest = sorted((since, host, role) for host, (role, since, _order) in self._at.items())
         parts = [f"{len(done)} of {len(hosts)} machines done"]
         if longest:
             since, host, role = longest[0]

@@ -115,6 +115,7 @@ def states(listed: str) -> Dict[str, str]:
 def _output(argv: Sequence[str]) -> str:
     reading, writing = os.pipe()
     try:
+        # pylint: disable-next=ansible-bad-function
         child = os.posix_spawnp(
             argv[0],
             list(argv),

@@ -22,8 +22,6 @@ ALL_PORTS = f"{FIRST_PORT}-{LAST_PORT}"
 SHORTEST_PREFIX = {4: 8, 6: 32}
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 
 @dataclass(frozen=True)
 class FirewallSpec:
@@ -77,7 +75,7 @@ class FirewallSpec:
         }
 
 
-def narrow_network(text: str) -> Network:
+def narrow_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     """Return the network that a text names; raise unless it is valid and small enough."""
     try:
         network = ipaddress.ip_network(text)

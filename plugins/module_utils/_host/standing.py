@@ -12,6 +12,7 @@ import json
 import os
 import pwd
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -158,5 +159,5 @@ def standing(root: str | Path = "/") -> dict[str, Any]:
 
 def main() -> int:
     """Print the state of the worker."""
-    print(json.dumps(standing()))
+    sys.stdout.write(json.dumps(standing()) + "\n")
     return 0

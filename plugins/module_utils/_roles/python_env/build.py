@@ -36,7 +36,9 @@ from ..._host.doing import report
 from ..._host.open_paths import TooMuchError, is_mentioned
 from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
 from ..._host.unpack import link_target
-from ..._host.work import Failed as Failed
+
+# The apply agent catches it, and may import only this module.
+from ..._host.work import Failed as Failed  # pylint: disable=useless-import-alias
 from . import uv_wheel
 from .conflict import declared_twice
 from .plan import (

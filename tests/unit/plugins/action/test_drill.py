@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -46,7 +47,7 @@ class Clock:
 PLAN = {"run": "digits", "host": "solo", "slice": "solo", "at": "2026-01-01T00:00:00Z"}
 PLAN |= {"seconds": 60, "timeout": 900, "settle": 60, "lost_steps": None}
 STEP = {"drill": "kill", "does": "kills", "skip": "", "on_host": True}
-WAITS = {"ready": "wait", "look": BEFORE, "rows": [], "at": 1000.0}
+WAITS = MappingProxyType({"ready": "wait", "look": BEFORE, "rows": [], "at": 1000.0})
 
 
 def do(
@@ -55,7 +56,7 @@ def do(
     """Do a step, or go on to wait for the run to be back."""
     task = Task()
     task.action = "tpu.fleet.drill"
-    plan = {**PLAN, "timeout": timeout}
+    went, plan = went and dict(went), {**PLAN, "timeout": timeout}
     task.args = {"run": "digits", "plan": plan, "step": STEP, "went": went, "known": known}
     action = drill.ActionModule(
         task=task,

@@ -146,7 +146,7 @@ def test_one_machine_is_made_of_one() -> None:
 @pytest.mark.parametrize("step", [POLICY, TEMPLATE, GROUPS])
 def test_a_lost_answer_never_makes_a_second(step: str) -> None:
     fake = FakeCompute()
-    fake.faults = [(f"POST {step}$", lambda: lost())]
+    fake.faults = [(f"POST {step}$", lost)]
     slices_of(fake).create(ZONE, bodies())
     same = [call.params["requestId"] for call in fake.calls if call.path.endswith(step)]
     assert len(same) == 2
@@ -157,7 +157,7 @@ def test_a_lost_answer_never_makes_a_second(step: str) -> None:
 def test_a_request_whose_answers_are_all_lost_may_have_made_it() -> None:
     """The caller then looks; nothing is cleared away, because the group may need its parts."""
     fake = FakeCompute()
-    fake.faults = [(f"POST {GROUPS}$", lambda: lost())] * 3
+    fake.faults = [(f"POST {GROUPS}$", lost)] * 3
     with pytest.raises(_errors.Unavailable):
         slices_of(fake).create(ZONE, bodies())
     assert len(fake.resources) == 3
@@ -273,7 +273,7 @@ def test_what_is_gone_is_fine() -> None:
 @pytest.mark.parametrize("step", [f"{GROUPS}/big", f"{TEMPLATE}/big", f"{POLICY}/big"])
 def test_a_deletion_goes_on_after_a_lost_answer(step: str) -> None:
     fake = whole()
-    fake.faults = [(f"DELETE {step}", lambda: lost())]
+    fake.faults = [(f"DELETE {step}", lost)]
     slices_of(fake).delete(ZONE, "big")
     assert fake.resources == {}
 

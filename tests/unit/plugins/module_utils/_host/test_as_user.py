@@ -139,7 +139,7 @@ def test_what_works_or_waits_for_what_works_is_left_alone(theirs: Path) -> None:
         return "done"
 
     with ThreadPoolExecutor() as pool:
-        both = [pool.submit(as_user, USER, lambda: work(3), seconds=600, still=2) for _ in "ab"]
+        both = [pool.submit(as_user, USER, lambda: work(3), seconds=600, still=2) for _each in "ab"]
         assert [one.result() for one in both] == ["done", "done"]
 
 

@@ -81,7 +81,7 @@ def places_in(folder: Path) -> dict[str, str]:
 
 
 def tools_in(folder: Path) -> _venv_build.Tools:
-    return _venv_build.Tools({**PARAMS, **places_in(folder)}, lambda text: pytest.fail(text))
+    return _venv_build.Tools({**PARAMS, **places_in(folder)}, pytest.fail)
 
 
 def mode(path: Path) -> int:
@@ -189,7 +189,7 @@ def test_who_stopped_earlier_work_is_not_waited_for_again(tmp_path: Path) -> Non
     assert _venv_build.why_slow(OTHER.pw_name) == ""
     stopped = {OTHER.pw_name: "it was stopped", "no-such-user": "x"}
     params = {**PARAMS, **MORE, **places_in(tmp_path), "stopped": stopped}
-    job = _venv_apply.Job(params, False, lambda text: pytest.fail(text))
+    job = _venv_apply.Job(params, False, pytest.fail)
     assert _venv_build.why_slow(OTHER.pw_name) == "it was stopped"
     with pytest.raises(_venv_build.Failed, match="it was stopped"):
         _venv_build.acting(OTHER, lambda: "done")
@@ -203,7 +203,7 @@ def test_an_owner_who_stops_a_build_delays_nobody_else(
     venvs = [a_venv("ours", "root", "no such package"), a_venv("theirs", OTHER.pw_name, "stopped")]
     stopped = {OTHER.pw_name: "it was stopped"}
     params = {**PARAMS, **MORE, **places_in(tmp_path), "stopped": stopped}
-    job = _venv_apply.Job(params, False, lambda text: pytest.fail(text))
+    job = _venv_apply.Job(params, False, pytest.fail)
     monkeypatch.setattr(job, "venvs", venvs)
     monkeypatch.setattr(job, "settled", lambda _venv: False)
     monkeypatch.setattr(job.tools, "have_uv", lambda: None)

@@ -42,11 +42,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5, metavar="ROUNDS")
-    parser.add_argument("--port", type=int, default=8496)
     parser.add_argument("--record", type=Path, help="a file for the figures, as JSON")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
-        fleet = Fleet(Path(name), asked.port, {"fleet_allocations": "unrestricted"})
+        fleet = Fleet(Path(name), {"fleet_allocations": "unrestricted"})
         # Bytecode is kept, as on everybody's computer.
         fleet.env.pop("PYTHONDONTWRITEBYTECODE", None)
         fleet.up("--clock", "immediate")

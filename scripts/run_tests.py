@@ -105,7 +105,7 @@ CHECK = (
 )
 
 # Three at a time on two cores, as those with machines wait for half of their time: the longest
-# first. Any of them may run beside any other, so each has a cloud of its own, on a port of its own.
+# first. Any of them may run beside any other: tests/support/ports.py gives each cloud a free port.
 FULL = (
     Stage(
         "stories",
@@ -114,7 +114,6 @@ FULL = (
             *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *MISTAKES, *TAKE_OVER)),
             f"--deselect={AWAY}",
         ),
-        {"TPU_FLEET_STORIES_PORT": "8476"},
     ),
     # Ray is installed and started on three machines: that is for molecule_by_hosts and the lab.
     Stage("molecule", ("scripts/molecule", "test", "--all", "--report", "--exclude=ray_cluster")),
@@ -137,7 +136,7 @@ FULL = (
         "hostile_user",
         pytest("tests/machines/hostile_user", *(f"--deselect={attack}" for attack in ATTACKS)),
     ),
-    Stage("runs", pytest("-x", *RUNS), {"TPU_FLEET_STORIES_PORT": "8478"}),
+    Stage("runs", pytest("-x", *RUNS)),
     Stage(
         "sanity",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--skip-test", test))),
@@ -212,19 +211,16 @@ MORE = (
     Stage(
         "healing",
         pytest(*HEALING, SELF_SETUP),
-        {"TPU_FLEET_STORIES_PORT": "8479"},
         tests=(*PRODUCT, *HEALING, SELF_SETUP),
     ),
     Stage(
         "mistakes",
         pytest(*MISTAKES),
-        {"TPU_FLEET_STORIES_PORT": "8481"},
         tests=(*PRODUCT, *MISTAKES),
     ),
     Stage(
         "take_over",
         pytest(*TAKE_OVER),
-        {"TPU_FLEET_STORIES_PORT": "8482"},
         tests=(*PRODUCT, *TAKE_OVER),
     ),
     Stage(

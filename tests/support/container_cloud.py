@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from ports import free_port
 
 from tpu_fleet.cloud.machines.layout import Layout
 
@@ -24,7 +24,7 @@ class ContainerCloud:
 
     def __init__(self, folder: Path) -> None:
         self.state_dir = folder / "cloud"
-        self.port = _free_port()
+        self.port = free_port()
         self.key = folder / "key"
         if not self.key.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -168,9 +168,3 @@ def eventually(condition: Callable[[], Any], limit: float = 60) -> Any:
         if time.monotonic() > deadline:
             raise AssertionError(f"not so within {limit:g} s")
         time.sleep(0.3)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

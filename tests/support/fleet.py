@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
@@ -57,16 +59,17 @@ NOTHING: dict[str, Any] = {
 
 
 class Fleet:
-    """An inventory, the repository's or another, with another port and a cloud for it."""
+    """An inventory, the repository's or another, with a cloud for it on a port of its own."""
 
     def __init__(
         self,
         folder: Path,
-        port: int,
         fleet: dict[str, Any],
         inventory: Path = ROOT / "inventory",
+        port: int = 0,
     ) -> None:
         self.folder = folder
+        self.port = port = port or free_port()
         self.inventory = folder / "inventory"
         self.ssh_config = folder / "state" / "ssh_config"
         shutil.copytree(inventory, self.inventory)
@@ -89,7 +92,6 @@ class Fleet:
             "TPU_FLEET_STATE_DIR": str(folder / "state"),
             "TPU_FLEET_SSH_KEY": str(folder / "state" / "key"),
         }
-        self.port = port
         self.first_site = ""
 
     def declare(self, fleet: dict[str, Any]) -> None:

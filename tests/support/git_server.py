@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ports import free_port
+
 # sshd asks it for the lines that fit a key, each time somebody comes.
 KEYS = """
 import json, os, sys, urllib.request
@@ -79,7 +81,7 @@ class GitServer:
         folder.chmod(0o755)
         self.address = address
         self.cloud_url = cloud_url.rstrip("/") + "/"
-        self.port = port or _free_port(address)
+        self.port = port or free_port(address)
         self._sshd: subprocess.Popen[bytes] | None = None
         (folder / "repositories").mkdir(parents=True)
         (folder / "home").mkdir()
@@ -225,12 +227,6 @@ def _run(*argv: str) -> str:
     if done.returncode:
         raise RuntimeError(f"{argv}: {done.stderr}")
     return done.stdout
-
-
-def _free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
 
 
 def _answers(address: str, port: int) -> bool:

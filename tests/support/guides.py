@@ -27,7 +27,7 @@ class Guide(Fleet):
 
     def __init__(self, name: str, people: tuple[str, ...], cloud: Fleet, github: str) -> None:
         folder = cloud.folder / name
-        super().__init__(folder, cloud.port, {}, GUIDES / name / "inventory")
+        super().__init__(folder, {}, GUIDES / name / "inventory", cloud.port)
         for part in (GUIDES / name).iterdir():
             if part.is_dir() and part.name != "inventory":
                 shutil.copytree(part, folder / part.name)
@@ -107,8 +107,8 @@ class Guide(Fleet):
 class Guides:
     """The cloud of all authors, and what stands for GitHub and other places of the Internet."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self.cloud = Fleet(folder, port, NOTHING)
+    def __init__(self, folder: Path) -> None:
+        self.cloud = Fleet(folder, NOTHING)
         self.server: GitServer | None = None
         self.downloads: Downloads | None = None
         self.elsewhere: dict[str, Any] = {}

@@ -17,7 +17,6 @@ import yaml
 from fleet import ROOT, Fleet
 from git_server import GitServer
 
-PORT = 8475
 TOKEN = "ghp_the_lab"
 # What a person would have in the environment when they run the playbooks.
 SECRETS = {
@@ -53,12 +52,12 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fleet = Fleet(folder, PORT, {})
+        self.fleet = Fleet(folder, {})
         self.fleet.env.update(SECRETS)
         self.server: GitServer | None = None
         self.downloads: Downloads | None = None
         self.commit = ""
-        self.url = f"http://127.0.0.1:{PORT}/"
+        self.url = f"http://127.0.0.1:{self.fleet.port}/"
         variables = self.fleet.inventory / "group_vars" / "all"
         shutil.copy(ROOT / "examples/lab/fleet.yml", variables / "fleet.yml")
 

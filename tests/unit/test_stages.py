@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,23 @@ def test_the_table_of_contributing_names_each_of_them() -> None:
     ]
     named = {word.strip(" `") for row in rows for word in row.split(",")}
     assert {stage.name for stage in run_tests.MORE} - named == set()
+
+
+# How a test or a script gives a cloud a port.
+PORT = re.compile(r"(?:PORT\b[^\n]*?[=:,][^\n]*?|--(?:grpc-)?port[= ])\"?\b(8[4-9]\d\d)\b")
+
+
+def ports(*files: Path) -> list[str]:
+    return [port for path in files for port in sorted(set(PORT.findall(path.read_text())))]
+
+
+def test_no_two_stages_use_one_port() -> None:
+    for folder in ("cloud", "machines", "support", "worlds"):
+        assert ports(*(ROOT / "tests" / folder).rglob("*.py")) == []
+    # Each step of molecule has to find the cloud of the step before.
+    scripts = ports(*(path for path in (ROOT / "scripts").iterdir() if path.is_file()))
+    assert {"8472", "8477"} <= set(scripts)
+    assert len(scripts) == len(set(scripts))
 
 
 # Uses 0.2 CPU seconds, however busy the computer is, and then writes a file.

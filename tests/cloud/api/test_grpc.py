@@ -26,6 +26,7 @@ from google.cloud.tpu_v2alpha1.services.tpu.transports import (
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.rpc import error_details_pb2
 from google_clients import NAME, PARENT, QUEUED, request_of, tpu_client, wanted
+from ports import free_port
 
 from tpu_fleet.cloud.serve import grpc as api_grpc
 
@@ -253,22 +254,23 @@ def cloud_command(folder: Path, *words: str, **more: str) -> subprocess.Complete
 
 def test_the_command_serves_it_where_it_is_told(tmp_path: Path, cloud: Emulator) -> None:
     taken = cloud.server.grpc_endpoint.rpartition(":")[2]
-    ports = ("--hosts=none", "--port=8487", "--clock=immediate")
+    rest, port = free_port(), free_port()
+    ports = ("--hosts=none", f"--port={rest}", "--clock=immediate")
     said = cloud_command(tmp_path, "up", *ports, f"--grpc-port={taken}")
     assert (said.returncode, "choose another --grpc-port" in said.stderr) == (1, True)
-    said = cloud_command(tmp_path, "up", *ports, "--grpc-port=8487")
+    said = cloud_command(tmp_path, "up", *ports, f"--grpc-port={rest}")
     assert (said.returncode, "choose another --grpc-port" in said.stderr) == (1, True)
     try:
-        said = cloud_command(tmp_path, "up", *ports, "--grpc-port=8488")
-        assert "  gRPC     127.0.0.1:8488\n" in said.stdout, said.stderr
+        said = cloud_command(tmp_path, "up", *ports, f"--grpc-port={port}")
+        assert f"  gRPC     127.0.0.1:{port}\n" in said.stdout, said.stderr
         exports = cloud_command(tmp_path, "env").stdout
-        assert "export TPU_FLEET_CLOUD_GRPC_ENDPOINT=127.0.0.1:8488\n" in exports
-        channel = grpc.insecure_channel("127.0.0.1:8488")
+        assert f"export TPU_FLEET_CLOUD_GRPC_ENDPOINT=127.0.0.1:{port}\n" in exports
+        channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         with tpu_v2.TpuClient(transport=TpuGrpcTransport(channel=channel)) as client:
             made = client.create_node(parent=PARENT, node=wanted(), node_id="n1").result(30)
             assert made.state == tpu_v2.Node.State.READY
         said = cloud_command(tmp_path, "up", *ports)
-        assert "exists with grpc_port 8488, not None" in said.stderr
+        assert f"exists with grpc_port {port}, not None" in said.stderr
     finally:
         assert cloud_command(tmp_path, "down").returncode == 0
 
@@ -279,7 +281,7 @@ def test_the_command_says_what_it_needs(tmp_path: Path) -> None:
     hide = "import sys; sys.modules['google.cloud'] = None\n"
     (tmp_path / "google_missing" / "sitecustomize.py").write_text(hide)
     said = cloud_command(
-        *(tmp_path / "state", "up", "--hosts=none", "--port=8487", "--grpc-port=8488"),
+        *(tmp_path / "state", "up", "--hosts=none", f"--port={free_port()}", "--grpc-port=1"),
         PYTHONPATH=str(tmp_path / "google_missing"),
     )
     assert said.returncode == 1

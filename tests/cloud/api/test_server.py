@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import requests
 from emulator import Emulator
+from ports import free_port
 
 from tpu_fleet.cloud.machines.none import NoMachines
 from tpu_fleet.cloud.model.clock import Clock
@@ -185,7 +186,7 @@ class Process:
         self.pid_file = state_dir / "server.pid"
         config = {"port": 0, "hosts": "none", "clock": "real", "state_dir": str(state_dir)}
         config["delays"] = {"all": 0.5, "create": 3.0}
-        config["port"] = _free_port()
+        config["port"] = free_port()
         self.url = f"http://127.0.0.1:{config['port']}/"
         file = state_dir / "config.json"
         file.write_text(json.dumps(config))
@@ -205,14 +206,6 @@ class Process:
     def end(self, number: signal.Signals) -> int:
         os.kill(self.process.pid, number)
         return self.process.wait(20)
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

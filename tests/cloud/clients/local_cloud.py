@@ -18,11 +18,11 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import pytest
 import requests
+from ports import free_port
 
 HOME = Path.home()
 ROOT = Path(__file__).resolve().parents[3]
-PORT = int(os.environ.get("TPU_FLEET_CLIENTS_PORT", "8485"))
-GRPC_PORT = PORT + 1
+PORT, GRPC_PORT = free_port(), free_port()
 
 
 class LocalCloud:

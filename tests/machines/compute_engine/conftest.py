@@ -8,12 +8,10 @@ import pytest
 from compute_fleet import ComputeFleet
 from fleet import NOTHING
 
-PORT = 8487
-
 
 @pytest.fixture(scope="session")
 def _cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComputeFleet]:
-    fleet = ComputeFleet(tmp_path_factory.mktemp("compute"), PORT, NOTHING)
+    fleet = ComputeFleet(tmp_path_factory.mktemp("compute"), NOTHING)
     try:
         fleet.begin()
         yield fleet

@@ -1,19 +1,17 @@
 """Drills on machines of the local cloud, with a program that goes on and others that do not.
 
-`.venv/bin/pytest tests/machines/drills`; TPU_FLEET_DRILLS_PORT for another cloud.
+`.venv/bin/pytest tests/machines/drills`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fleet import NOTHING, Fleet, interrupt, wait_until
 
-PORT = int(os.environ.get("TPU_FLEET_DRILLS_PORT", "8482"))
 ZONE, HOST, PAIR, UNIT = "us-central2-b", "anvil", "pair", "tpu-fleet-drill"
 EVERY = 10
 RUN: dict[str, Any] = {"slices": [HOST], "user": "alice", "code": "drills", "needs_tpu": False}
@@ -71,7 +69,7 @@ FLEET: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path_factory.mktemp("drills"), PORT, FLEET)
+    fleet = Fleet(tmp_path_factory.mktemp("drills"), FLEET)
     fleet.up("--speed", "10")
     try:
         for book in ("disks", "site"):

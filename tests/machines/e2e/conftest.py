@@ -17,7 +17,7 @@ from story import FLEET
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The fleet, which site.yml has brought to training."""
-    fleet = Fleet(tmp_path_factory.mktemp("story"), 8473, FLEET)
+    fleet = Fleet(tmp_path_factory.mktemp("story"), FLEET)
     fleet.up()
     try:
         fleet.first_site = fleet.play("site.yml")

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 MOLECULE = ROOT / "extensions" / "molecule"
 ROLES = sorted(path.parent.parent.name for path in (ROOT / "roles").glob("*/tasks/main.yml"))
 WITHOUT = "without_declarations"
 SCENARIOS = sorted(path.parent.name for path in MOLECULE.glob("*/verify.yml"))
-PORT = "8472"
+PORT = str(free_port())
 WORKERS = ["mol", "pair-w0", "pair-w1"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,14 +11,13 @@ import requests
 from fleet import NOTHING, Fleet
 from hostile_user import shared
 
-PORT = int(os.environ.get("TPU_FLEET_STORIES_PORT", "8480"))
 ACCOUNT = "serviceAccount:123456789012-compute@developer.gserviceaccount.com"
 
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The machine, set up: alice trains on it."""
-    fleet = Fleet(tmp_path_factory.mktemp("hostile"), PORT, NOTHING)
+    fleet = Fleet(tmp_path_factory.mktemp("hostile"), NOTHING)
     fleet.up("--speed", "10")
     try:
         put_into_secret_manager(fleet)

@@ -8,7 +8,6 @@ tests/machines/nfs.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ from fleet import wait_until
 from guides import Guide, Guides
 from laptop import Laptop, maintain, without_gcloud
 
-PORT = int(os.environ.get("TPU_FLEET_GUIDES_PORT", "8486"))
 SECRETS = {
     "GITHUB_TOKEN": "ghp_the_researcher",
     "WANDB_API_KEY": "canary-wandb-77e0d1",
@@ -33,7 +31,7 @@ DAY = 86400
 @pytest.fixture(scope="session")
 def guides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guides]:
     """One cloud for all of them."""
-    guides = Guides(tmp_path_factory.mktemp("guides"), PORT)
+    guides = Guides(tmp_path_factory.mktemp("guides"))
     try:
         guides.begin()
         yield guides

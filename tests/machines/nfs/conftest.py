@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import pytest
 from fleet import NOTHING, Fleet
 
-PORT = 8540
-
 
 @pytest.fixture(scope="session")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A cloud that is up for the whole session."""
-    fleet = Fleet(tmp_path_factory.mktemp("nfs"), PORT, NOTHING)
+    fleet = Fleet(tmp_path_factory.mktemp("nfs"), NOTHING)
     fleet.up("--clock", "immediate")
     try:
         yield fleet

@@ -5,7 +5,6 @@ Needs the repository's history. `.venv/bin/pytest tests/machines/stories/test_ta
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from fleet import NOTHING, ROOT, Fleet, changes, wait_until
 
 # The last version before the rooms of plugins/module_utils and src/tpu_fleet.
 EARLIER = "2f550e1"
-PORT = int(os.environ.get("TPU_FLEET_STORIES_PORT", "8482"))
 HOST = "elder"
 FLEET: dict[str, Any] = {
     **NOTHING,
@@ -62,7 +60,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def elders(earlier: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A cloud, and the inventory as that version shipped it."""
-    fleet = Fleet(tmp_path_factory.mktemp("elders"), PORT, NOTHING, earlier / "inventory")
+    fleet = Fleet(tmp_path_factory.mktemp("elders"), NOTHING, earlier / "inventory")
     fleet.up()
     try:
         yield fleet

@@ -1,13 +1,12 @@
 """The examples' own fleet files: a sweep under the run agent, through a reboot and a kill.
 
-`.venv/bin/pytest tests/machines/sweeps`; TPU_FLEET_SWEEPS_PORT for another cloud. The machines have
-kernels of their own, for the share. What sweeps do as mere processes is in tests/cloud/sweeps.
+`.venv/bin/pytest tests/machines/sweeps`. The machines have kernels of their own, for the share.
+What sweeps do as mere processes is in tests/cloud/sweeps.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 import yaml
 from fleet import NOTHING, ROOT, Fleet, wait_until
 
-PORT = int(os.environ.get("TPU_FLEET_SWEEPS_PORT", "8483"))
 STEPS, INTERVAL = 300, 50
 # Shorter than in the example, and slow enough to be met in the middle.
 SHORT = f"--steps={STEPS} --checkpoint-every={INTERVAL} --step-seconds=0.1"
@@ -27,7 +25,7 @@ LIMIT = 1500  # seconds, for what takes a few minutes when nothing else is done 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A cloud in which there is nothing."""
-    fleet = Fleet(tmp_path_factory.mktemp("sweeps"), PORT, NOTHING)
+    fleet = Fleet(tmp_path_factory.mktemp("sweeps"), NOTHING)
     fleet.up()
     try:
         yield fleet

@@ -1,13 +1,12 @@
 """The demo with torch_xla on machines, through a kill, a reboot and a preemption.
 
-`.venv/bin/pytest tests/machines/torch_xla`; TPU_FLEET_TORCH_XLA_PORT for another cloud. Role
-python_env builds the environment on each machine from the ordinary index, which takes 6 GB there.
+`.venv/bin/pytest tests/machines/torch_xla`. Role python_env builds the environment on each machine
+from the ordinary index, which takes 6 GB there.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +16,6 @@ from example_python import NOT_LINKED
 from fleet import Fleet, wait_until, what_changed
 from torch_xla_gang import EVERY, FLAGS, STEPS
 
-PORT = int(os.environ.get("TPU_FLEET_TORCH_XLA_PORT", "8485"))
 ZONE = "us-central2-b"
 WORKERS = {"solo": ("solo",), "pair": ("pair-w0", "pair-w1")}
 LIMIT = 900  # seconds, for what takes one minute when nothing else is done here
@@ -61,7 +59,7 @@ FLEET: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The two slices, with runs that train."""
-    fleet = Fleet(tmp_path_factory.mktemp("torch_xla"), PORT, FLEET)
+    fleet = Fleet(tmp_path_factory.mktemp("torch_xla"), FLEET)
     fleet.env["FRAMEWORK"] = "torch_xla"
     fleet.up()
     try:

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 import yaml
 from playwright.sync_api import sync_playwright
+from ports import free_port
 from terminal import Terminal
 from terminal_picture import TALLEST, picture
 
 ROOT = Path(__file__).resolve().parents[3]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 REPOSITORY = "https://github.com/tpu-fleet/tpu.fleet"
-# Not that of a cloud which somebody uses here.
-PORT = "8483"
+PORT = free_port()
 # What top shows when all have answered: workers, the API, and which checkpoint there is.
 TOLD = re.compile(r"(?s)2/2 workers answer.* grant 8/64.*/s +[\d.]+ +\d+s ")
 PROMPT = re.compile(r"(?:\x1b\[\?2004h)?(?:\(\S+\) )?\$ $")

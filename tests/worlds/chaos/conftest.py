@@ -10,8 +10,6 @@ import pytest
 
 from chaos.field import Field
 
-PORT = int(os.environ.get("TPU_FLEET_CHAOS_PORT", "8484"))
-
 
 @pytest.fixture(scope="session")
 def minutes() -> float:
@@ -29,7 +27,7 @@ def seed() -> int:
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     """The fleet, which trains."""
-    fleet = Field(tmp_path_factory.mktemp("chaos"), PORT)
+    fleet = Field(tmp_path_factory.mktemp("chaos"))
     try:
         fleet.begin()
         yield fleet

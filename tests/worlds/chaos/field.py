@@ -145,14 +145,13 @@ class Field(Fleet):
     def __init__(
         self,
         folder: Path,
-        port: int,
         fleet: dict[str, Any] | None = None,
         watch: Sequence[str] = ("--interval", "10", "--hosts-every", "60"),
     ) -> None:
-        super().__init__(folder, port, fleet or FLEET)
+        super().__init__(folder, fleet or FLEET)
         self._watch = watch
         self._runs = [str(run["name"]) for run in (fleet or FLEET)["training_run_runs"]]
-        self.api = f"http://127.0.0.1:{port}/_cloud"
+        self.api = f"http://127.0.0.1:{self.port}/_cloud"
         self.events: dict[Place, list[Event]] = {}
         self._lock = threading.Lock()
         self._watcher: subprocess.Popen[bytes] | None = None

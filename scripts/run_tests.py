@@ -53,36 +53,30 @@ def pytest(*args: str) -> tuple[str, ...]:
     return ("pytest", "-q", "--durations=10", *args)
 
 
+def in_ci(*args: str) -> tuple[str, ...]:
+    """Return a command for those tests that are not too long: these have the mark `night`."""
+    return pytest("-m", "not night", *args)
+
+
 SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
 # pylint and pep8 are half of its time, and ruff and mypy see most of what they do. The others are
 # stages of their own here, with newer versions; each of them makes a venv first.
 NIGHT_SANITY = ("pylint", "pep8", "changelog", "yamllint")
-# Tests of the stage stories that are told elsewhere.
 STORIES = "tests/machines/stories"
-CAPACITY, RUNS = (f"{STORIES}/test_capacity.py",), (f"{STORIES}/test_runs.py",)
-HEALING = (f"{STORIES}/test_after_the_end.py", f"{STORIES}/test_multislice.py")
-MISTAKES = (f"{STORIES}/test_mistakes_on_machines.py", f"{STORIES}/test_machine_faults.py")
-TAKE_OVER = (f"{STORIES}/test_take_over.py",)
+RUNS = f"{STORIES}/test_runs.py"
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
-AWAY = f"{SELF_SETUP}::test_what_is_away_or_altered_is_waited_for_and_not_believed"
-# Whether each verify.yml of molecule can fail, on three fresh machines.
-VERIFY_FAILS = (
-    "tests/machines/e2e/test_verify_fails.py::test_verify_fails_where_the_role_was_skipped"
+HEALING = (f"{STORIES}/test_after_the_end.py", f"{STORIES}/test_multislice.py", SELF_SETUP)
+MISTAKES = (f"{STORIES}/test_mistakes_on_machines.py", f"{STORIES}/test_machine_faults.py")
+CAPACITY, TAKE_OVER = f"{STORIES}/test_capacity.py", f"{STORIES}/test_take_over.py"
+PEOPLE = tuple(
+    f"{STORIES}/test_{name}.py" for name in ("canary", "git_access", "data_disks", "onboarding")
 )
-
-# Ways to attack a machine that only the whole of it goes.
-ATTACK = "tests/machines/hostile_user/test_hostile_user.py::test_mallory_gets_nowhere[{}]"
-ATTACKS = tuple(
-    ATTACK.format(way) for way in ("roles 2", "push", "host", "stopping", "asking", "timer")
-)
+VERIFY_FAILS = "tests/machines/e2e/test_verify_fails.py"
 
 # What a stage with machines tests: the whole product, and the machines it runs on.
 PRODUCT = ("plugins", "roles", "playbooks", "src", "requirements", "tests/support")
 ROLES_CODE = ("plugins", "roles", "playbooks", "extensions/molecule")
 CLOUD = ("src/tpu_fleet/cloud", "plugins/module_utils/_tpu", "plugins/module_utils/_compute")
-
-# Commands of gcloud for Compute Engine, and the same ones as in GA asked as alpha: half of them.
-RARE_GCLOUD = "[compute_ or -alpha]"
 
 ANSIBLE_LINT = ("ansible-lint", "--offline")
 # It checks playbooks with the inventory of ansible.cfg, whose cloud need not be up.
@@ -100,28 +94,21 @@ CHECK = (
     Stage("yamllint", ("yamllint", "--strict", ".")),
     Stage("mypy", ("mypy",)),
     # Without a clock: an example that takes long on a busy computer is no failure.
-    Stage("unit", pytest("-n", "2", "--hypothesis-profile=ci", "tests/unit")),
+    Stage("unit", in_ci("-n", "2", "--hypothesis-profile=ci", "tests/unit")),
     Stage("changelog", ("antsibull-changelog", "lint")),
 )
 
 # Three at a time on two cores, as those with machines wait for half of their time: the longest
 # first. Any of them may run beside any other: tests/support/ports.py gives each cloud a free port.
 FULL = (
-    Stage(
-        "stories",
-        pytest(
-            STORIES,
-            *(f"--ignore={one}" for one in (*CAPACITY, *RUNS, *HEALING, *MISTAKES, *TAKE_OVER)),
-            f"--deselect={AWAY}",
-        ),
-    ),
+    Stage("stories", in_ci(STORIES)),
     # Ray is installed and started on three machines: that is for molecule_by_hosts and the lab.
     Stage("molecule", ("scripts/molecule", "test", "--all", "--report", "--exclude=ray_cluster")),
     *CHECK,
     Stage(
         "api",
         # Most of them wait for something: three at a time take half as long as one.
-        pytest(
+        in_ci(
             *("-n", "3", "--dist", "loadfile"),
             "tests/cloud",
             "--ignore=tests/cloud/clients",
@@ -130,20 +117,16 @@ FULL = (
             "--ignore=tests/cloud/sweeps",
         ),
     ),
-    Stage("story", pytest("-x", "tests/machines/e2e", f"--deselect={VERIFY_FAILS}")),
-    Stage("machines", pytest("tests/machines/local_cloud")),
-    Stage(
-        "hostile_user",
-        pytest("tests/machines/hostile_user", *(f"--deselect={attack}" for attack in ATTACKS)),
-    ),
-    Stage("runs", pytest("-x", *RUNS)),
+    Stage("story", in_ci("-x", "tests/machines/e2e")),
+    Stage("machines", in_ci("tests/machines/local_cloud")),
+    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
     Stage(
         "sanity",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--skip-test", test))),
     ),
-    Stage("property", pytest("-n", "2", "tests/worlds/property")),
+    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
     # Each of its tests starts gcloud, which is a second of a core.
-    Stage("gcloud", pytest("-n", "3", "tests/cloud/gcloud", "-k", f"not ({RARE_GCLOUD})")),
+    Stage("gcloud", in_ci("-n", "3", "tests/cloud/gcloud")),
     # The documentation as a site, without a warning and without a dead link, on a phone and on a
     # laptop.
     Stage("site", ("sh", "-c", "make site && .venv/bin/python scripts/site/look.py")),
@@ -178,7 +161,7 @@ MORE = (
         tests=("plugins", "roles", "tests/unit/plugins", "tests/unit/roles"),
     ),
     Stage("molecule_by_hosts", ("scripts/molecule_by_hosts.py",), tests=ROLES_CODE),
-    Stage("verify_fails", pytest(VERIFY_FAILS), tests=ROLES_CODE),
+    Stage("verify_fails", pytest("-m", "night", VERIFY_FAILS), tests=ROLES_CODE),
     # Each boots machines with kernels of their own, which are programs here: slow ones.
     Stage(
         "lab",
@@ -193,7 +176,7 @@ MORE = (
     Stage(
         "gcloud_all", pytest("-n", "3", "tests/cloud/gcloud"), tests=(*CLOUD, "tests/cloud/gcloud")
     ),
-    Stage("capacity", pytest(*CAPACITY), tests=(*PRODUCT, *CAPACITY)),
+    Stage("capacity", pytest(CAPACITY), tests=(*PRODUCT, CAPACITY)),
     # Five fleets, one after the other: about eleven minutes when nothing else is done here.
     Stage(
         "guides",
@@ -207,11 +190,18 @@ MORE = (
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
         tests=("plugins/module_utils", "tests/worlds"),
     ),
+    Stage("runs", pytest("-x", RUNS), tests=(*PRODUCT, RUNS)),
+    Stage("people", pytest(*PEOPLE), tests=(*PRODUCT, *PEOPLE)),
+    Stage(
+        "machines_rest",
+        pytest("-m", "night", "tests/machines/local_cloud"),
+        tests=(*PRODUCT, "tests/machines/local_cloud"),
+    ),
     # In most of it a watcher waits until slices rest, or are there again.
     Stage(
         "healing",
-        pytest(*HEALING, SELF_SETUP),
-        tests=(*PRODUCT, *HEALING, SELF_SETUP),
+        pytest(*HEALING),
+        tests=(*PRODUCT, *HEALING),
     ),
     Stage(
         "mistakes",
@@ -220,8 +210,8 @@ MORE = (
     ),
     Stage(
         "take_over",
-        pytest(*TAKE_OVER),
-        tests=(*PRODUCT, *TAKE_OVER),
+        pytest(TAKE_OVER),
+        tests=(*PRODUCT, TAKE_OVER),
     ),
     Stage(
         "sweeps",

@@ -99,6 +99,17 @@ def test_each_stage_that_ci_leaves_out_names_the_files_it_tests(stage: Any) -> N
     assert [path for path in stage.tests if not (ROOT / path).exists()] == []
 
 
+def test_each_test_that_ci_leaves_out_is_in_a_stage() -> None:
+    files = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"mark[.]night\b", path.read_text()) and path != Path(__file__)
+    ]
+    assert len(files) > 10
+    words = {ROOT / word for stage in run_tests.MORE for word in stage.argv}
+    assert [path for path in files if not words & {path, *path.parents}] == []
+
+
 def test_the_table_of_contributing_names_each_of_them() -> None:
     rows = [
         line.split("|")[1]

@@ -11,6 +11,9 @@ import pytest
 from conftest import Gcloud
 from emulator import Emulator
 
+# In CI tests/cloud/api asks the same of these services by Google's own libraries.
+pytestmark = pytest.mark.night
+
 Run = Callable[..., str]
 ZONE = f"--zone={Emulator.zone}"
 TPU_VM = ("compute", "tpus", "tpu-vm")

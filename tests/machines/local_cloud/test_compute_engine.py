@@ -14,7 +14,10 @@ POLICY = f"projects/local-project/regions/{REGION}/resourcePolicies/square"
 TEMPLATE = f"regions/{REGION}/instanceTemplates/four"
 ME = "http://metadata.google.internal/computeMetadata/v1/instance"
 READ = f"curl -sf -H 'Metadata-Flavor: Google' {ME}"
-KINDS = pytest.mark.parametrize("kind", ["container", "small"])
+# test_small.py has small machines whole, at night too.
+KINDS = pytest.mark.parametrize(
+    "kind", ["container", pytest.param("small", marks=pytest.mark.night)]
+)
 
 
 class Instances:

@@ -207,6 +207,8 @@ def test_every_line_once_whatever_happens_to_the_machines(lab: Lab) -> None:
     eventually(lambda: [lab.readers(worker) for worker in range(WORKERS)] == [""] * WORKERS, 120)
 
 
+# In CI tests/cloud/fan_out and tests/cloud/hostile have these commands, with processes for workers.
+@pytest.mark.night
 def test_runs_and_logs_as_they_are(lab: Lab) -> None:
     for worker in range(WORKERS):
         lab.status(worker, state="running" if worker else "restarting", step=worker)
@@ -288,6 +290,7 @@ class Terminal:
                     raise
 
 
+@pytest.mark.night
 def test_attach_comes_back_after_a_reboot(lab: Lab) -> None:
     begin = "sudo -u alice tmux new-session -d -s digits 'echo I am $(whoami); cat'"
     lab.ssh(1, "sudo apt-get -q update && sudo apt-get -qy install --no-install-recommends tmux")
@@ -317,6 +320,7 @@ def test_attach_comes_back_after_a_reboot(lab: Lab) -> None:
     assert person.process.wait(60) == 1
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("how", ["fetch", "rsync"])
 def test_collect(lab: Lab, how: str) -> None:
     to = lab.folder / how
@@ -375,6 +379,7 @@ def test_collect(lab: Lab, how: str) -> None:
     assert f"There is no run word. There is {RUN}." in " ".join(none.stdout.split())
 
 
+@pytest.mark.night
 def test_a_slice_that_is_made_anew_is_followed_on(lab: Lab) -> None:
     for worker in range(WORKERS):
         lab.status(worker)

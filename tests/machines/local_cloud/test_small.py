@@ -16,6 +16,9 @@ import pytest
 from container_cloud import ContainerCloud, eventually
 from ssh_log import Seen, SshLogs
 
+# It starts 64 machines. In CI test_following_runs.py has four small ones, which reboot and move.
+pytestmark = pytest.mark.night
+
 SMALL = {"local-cloud-machine": "small"}
 WORKERS = 64
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"

@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from fleet import NOTHING, Fleet, wait_until
 
+# In CI tests/cloud/watch has the watcher's part, without machines.
+pytestmark = pytest.mark.night
+
 ZONE = "us-central2-b"
 WORK = """
 import os, pathlib, sys

@@ -7,9 +7,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 from fleet import NOTHING, Fleet, changes
 from git_server import GitServer
+
+# In CI molecule's scenario git_access has the machine's part, tests/cloud/api/test_github.py and
+# tests/cloud/playbooks/test_git_keys.py GitHub's.
+pytestmark = pytest.mark.night
 
 TOKEN = "ghp_the_lab"
 SLICE = {"name": "gitty", "accelerator_type": "v4-8", "zone": "us-central2-b"}

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from fleet import NOTHING, Fleet, changes, wait_until
 
+# In CI the role's unit tests have what it reports.
+pytestmark = pytest.mark.night
+
 HOST = "anvil"
 ALICE = {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}
 # A package whose installation is slow once: it is under way when the machine goes down.

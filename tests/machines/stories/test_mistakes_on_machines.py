@@ -16,6 +16,9 @@ import requests
 from fleet import NOTHING, Fleet, changes
 from git_server import GitServer
 
+# In CI tests/cloud/playbooks/test_mistakes.py has the mistakes that need no machine.
+pytestmark = pytest.mark.night
+
 HOST = "mishap"
 TOKEN = "ghp_the_lab"
 # Seconds; a name that nobody knows was once asked for five times, for 115 s.

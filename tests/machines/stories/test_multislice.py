@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from fleet import NOTHING, Fleet, wait_until
 
+# In CI tests/cloud/run_agent/test_multislice.py has the same gang as processes.
+pytestmark = pytest.mark.night
+
 ZONE = "us-central2-b"
 HOSTS = ("left", "right")
 SHOW = "env | grep -E '^(MEGASCALE|TPU_FLEET_WORKER|TPU_FLEET_ATT)' | sort; exec sleep 100000"

@@ -10,6 +10,10 @@ import pytest
 from fleet import NOTHING, Fleet, changes
 from laptop import Laptop, maintain, without_gcloud
 
+# In CI tests/machines/e2e/test_3_identity.py has addresses that move, and the unit tests of
+# _inventory/onboarding.py the files that a person gets.
+pytestmark = pytest.mark.night
+
 ZONE = "us-central2-b"
 
 

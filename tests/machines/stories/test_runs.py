@@ -17,6 +17,10 @@ from typing import Any
 import pytest
 from fleet import NOTHING, ROOT, Fleet, changes, wait_until, what_changed_but_notes
 
+# In CI tests/machines/e2e kills and reboots the runs of machines, and tests/cloud/run_agent has the
+# run agent as processes.
+pytestmark = pytest.mark.night
+
 HOST = "solo"
 COUNT = """
 import os, pathlib, signal, sys, time

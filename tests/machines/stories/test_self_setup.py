@@ -18,6 +18,10 @@ import pytest
 import requests
 from fleet import NOTHING, Fleet, changes, wait_until
 
+# In CI tests/cloud/apply/test_self_setup.py has the machine's part, and
+# tests/cloud/playbooks/test_self_setup.py what is published, and that nothing secret is.
+pytestmark = pytest.mark.night
+
 ZONE = "us-central2-b"
 PARENT = f"projects/local-project/locations/{ZONE}"
 DISK = f"projects/local-project/zones/{ZONE}/disks/kept"

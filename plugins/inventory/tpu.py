@@ -196,7 +196,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible import constants, context
-from ansible.errors import AnsibleParserError
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
@@ -216,7 +216,12 @@ from ..module_utils._tpu.workers import (
 )
 from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS, AuthOptions
 from ..plugin_utils.state_folder import base_folder, fleet_name, folder_of
-from ..plugin_utils.variable_files import fill_empty_sections, read_variables, variable_files
+from ..plugin_utils.variable_files import (
+    UNREAD,
+    fill_empty_sections,
+    read_variables,
+    variable_files,
+)
 
 display = Display()
 
@@ -255,7 +260,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(
         self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True
     ) -> None:
-        """Fill the inventory."""
+        """Fill the inventory; where an unread one is an error, end the program with the reason.
+
+        Otherwise Ansible would have its plugins for YAML and INI files try this file, and print
+        their errors around the reason, in place of the reason alone.
+        """
+        try:
+            self._fill(inventory, loader, path, cache)
+        except AnsibleError as error:
+            if not constants.config.get_config_value("INVENTORY_ANY_UNPARSED_IS_FAILED"):
+                raise
+            raise SystemExit(f"{UNREAD}{error}") from None
+
+    def _fill(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool) -> None:
         super().parse(inventory, loader, path, cache)
         if not (HAS_REQUESTS and HAS_GOOGLE_AUTH):
             raise AnsibleParserError(

@@ -28,6 +28,7 @@ from ..module_utils._ansible.options import spec_of
 from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE
 from .fleet_options import options_of, params_of, said_of
 from .ssh_targets import Fleet, SshConfigError, Target, target_by
+from .variable_files import UNREAD
 
 
 class InventoryError(RuntimeError):
@@ -57,6 +58,8 @@ class Inventory:
         except AnsibleError as error:
             # The reason is only in what Ansible prints about each plugin that it tried.
             raise InventoryError(f"{said.getvalue()}{error}") from error
+        except SystemExit as error:
+            raise InventoryError(str(error).removeprefix(UNREAD)) from error
         sys.stderr.write(said.getvalue())
         return cls(loader, hosts, VariableManager(loader=loader, inventory=hosts), sources)
 
@@ -65,8 +68,8 @@ class Inventory:
         """Read the sources as they are now, in a process of Ansible, with its loader."""
         try:
             hosts = InventoryManager(loader=loader, sources=list(sources), cache=False)
-        except AnsibleError as error:
-            raise InventoryError(str(error)) from error
+        except (AnsibleError, SystemExit) as error:
+            raise InventoryError(str(error).removeprefix(UNREAD)) from error
         return cls(loader, hosts, VariableManager(loader=loader, inventory=hosts), sources)
 
     def workers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -17,6 +17,8 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.parsing.dataloader import DataLoader
 from yaml import MarkedYAMLError
 
+UNREAD = "[ERROR]: "
+"""How the inventory plugin begins the text with which it ends a program that cannot read it."""
 _FOLDERS = ("group_vars", "host_vars")
 _SUFFIXES = (".yml", ".yaml", ".json")
 _INDENTATION = (

@@ -82,9 +82,11 @@ def fact_of(event: Event, name: str) -> Any:
 
 
 def reason_of(said: str) -> str:
-    """Return the inventory plugin's error from Ansible's output."""
+    """Return the inventory plugin's error from Ansible's output, without colours."""
     found = re.search(
-        r"Failed to parse inventory with '(?:auto|tpu\.fleet\.tpu)' plugin: (.+)", said
+        r"(?:Failed to parse inventory with '(?:auto|tpu\.fleet\.tpu)' plugin|^\[ERROR\]): (.+)",
+        re.sub(r"\x1b\[[0-9;]*m", "", said),
+        re.MULTILINE,
     )
     return found[1] if found else ""
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from tpu_fleet.cli import main
 from tpu_fleet.workers import play as play_module
 from tpu_fleet.workers.ask import WRITE
-from tpu_fleet.workers.play import PlayError, play
+from tpu_fleet.workers.play import PlayError, play, reason_of
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,16 @@ def test_a_thread_may_run_a_playbook_without_saying_when_to_end(ansible: Path) -
     thread.start()
     thread.join(60)
     assert codes == [3]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[ERROR]: fleet.yml, line 3: wrong",
+        "Some line\n\x1b[0;31m[ERROR]: fleet.yml, line 3: wrong\x1b[0m\n",
+        "[WARNING]: Failed to parse inventory with 'auto' plugin: fleet.yml, line 3: wrong\x1b[0m",
+    ],
+)
+def test_the_reason_of_an_unread_inventory(said: str) -> None:
+    assert reason_of(said) == "fleet.yml, line 3: wrong"
+    assert reason_of("PLAY RECAP") == ""

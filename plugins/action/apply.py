@@ -18,6 +18,7 @@ from ansible.utils.display import Display
 from ..module_utils._core import threads
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import REMINDERS
+from ..module_utils._tpu.workers import GROUP_LEADERS
 from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import asked_for, prepare, show
 from ..plugin_utils.apply_report import RoleProgress, recap, run_lines
@@ -64,7 +65,8 @@ class ActionModule(ActionBase):
         hosts: list[str] = list(given["ansible_play_hosts"])
         roles = asked_for(options["roles"], given)
         result.update(changed=False, failures={}, hosts={}, pushed=[], shared={}, git_keys=[])
-        result.update(unfinished=[], moved=[])
+        leaders = [host for host in hosts if host in given["groups"].get(GROUP_LEADERS, [])]
+        result.update(unfinished=[], moved=[], idle_runs={}, runs_unknown=leaders)
         self._moved: list[str] = []
         if not roles or not hosts:
             result.update(skipped=True, msg="the tags name no role that is applied here")
@@ -80,7 +82,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         except (LocalTrouble, SshConfigError) as error:
             raise AnsibleActionFail(f"{error} {getattr(error, 'remedy', '')}".strip()) from error
-        slices = {order.host: order.slice for order in orders}
+        raw = given["hostvars"].raw_get
+        slices = {host: str(raw(host).get("tpu_vm_name") or host) for host in pushed}
+        slices.update({order.host: order.slice for order in orders})
         if options["by"] == "auto":
             pushed.update(without_engine(outcomes))
         for host, why in pushed.items():
@@ -108,6 +112,10 @@ class ActionModule(ActionBase):
                 if one.git_users is not None
             ],
         )
+        runs = said_of(given, self._templar.template, (), runs="training_run_runs").get("runs", [])
+        if not any(run.get("multislice") for run in runs):
+            result["idle_runs"] = idle_runs(leaders, outcomes, slices, list(pushed))
+        result["runs_unknown"] = [host for host in leaders if host not in result["idle_runs"]]
         there = given["ansible_play_hosts"]
         result["unfinished"] = unfinished(there, result["pushed"], result["failures"])
         return result
@@ -202,6 +210,23 @@ def unfinished(hosts: Sequence[str], pushed: list[str], failures: dict[str, Any]
     """
     well = [host for host in hosts if host not in failures]
     return [*pushed, *failures, *(well[:1] if failures and not pushed else [])]
+
+
+def idle_runs(
+    leaders: Sequence[str],
+    outcomes: Sequence[Outcome],
+    slices: Mapping[str, str],
+    pushed: Sequence[str],
+) -> dict[str, list[Mapping[str, str]]]:
+    """Return the runs that do not run, by leader, of the slices where nothing was applied.
+
+    Where something was, the runs may be about to start, stop or fail.
+    """
+    done = {one.host for one in outcomes if one.status == "ok" and not one.counts}
+    busy = {slices[one.host] for one in outcomes if one.host not in done}
+    busy |= {slices[host] for host in pushed}
+    seen = {one.host: one.idle_runs for one in outcomes if slices[one.host] not in busy}
+    return {host: list(runs) for host in leaders if (runs := seen.get(host)) is not None}
 
 
 def without_engine(outcomes: Sequence[Outcome]) -> dict[str, str]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..module_utils._core.worker_words import READERS, shown
@@ -40,7 +40,11 @@ class ActionModule(Declared):
 
     def act(self) -> dict[str, Any]:
         """Run the module, and check what the worker says."""
-        said, about = super().act(), str(self._task.args.get("about"))
+        about = str(self._task.args.get("about"))
+        if about == "due" and self._task.args.get("seen") is not None:
+            due = self._task.args["due"]
+            return self._lines([run for run in self._task.args["seen"] if run["run"] in due])
+        said = super().act()
         answer = said.get("answer")
         if said.get("failed") or not isinstance(answer, str):
             failure = {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
@@ -63,8 +67,14 @@ class ActionModule(Declared):
             texts = ((line + why.get(run["state"], "")).format_map(run) for run in found)
             told["text"] = "; ".join(texts) or "no run"
         elif about == "due":
-            name = str(self.vars.get("tpu_vm_name", host))
-            told["lines"] = [line for run in found if (line := line_of(run, name, host))]
+            told.update(self._lines(found))
         elif about == "services":
             told["text"] = ", ".join(one["name"] for one in found) or "nothing"
         return told
+
+    def _lines(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the lines about the runs of this worker that do not run."""
+        host = str(self.vars.get("inventory_hostname", "the worker"))
+        name = str(self.vars.get("tpu_vm_name", host))
+        lines = [line for run in runs if (line := line_of(run, name, host))]
+        return {"changed": False, "lines": lines}

@@ -116,6 +116,18 @@ unfinished:
   type: list
   elements: str
   returned: always
+idle_runs:
+  description:
+    - The declared runs that do not run and have not succeeded, each with its state and the reason,
+      by the first machine of each slice on which nothing was applied.
+  type: dict
+  returned: always
+runs_unknown:
+  description:
+    - The first machines of the other slices. Runs there may be about to start, stop or fail.
+  type: list
+  elements: str
+  returned: always
 failures:
   description: The same as RV(hosts), of those that are not as declared.
   type: dict

@@ -36,6 +36,12 @@ options:
     type: list
     elements: str
     default: []
+  seen:
+    description:
+      - With O(about=due), the runs that do not run, each with C(run), C(state) and C(reason), where
+        M(tpu.fleet.apply) has just looked at the worker. The worker is not asked again.
+    type: list
+    elements: dict
   run:
     description: Name of the run, with O(about=left).
     type: str
@@ -80,7 +86,7 @@ answer:
     - What the worker says, checked. A worker may be in other hands; an answer that is not as it
       must be is an error.
   type: raw
-  returned: success, unless O(about=back), or O(about=git_users) and there is none
+  returned: success, unless O(about=back) or O(seen), or O(about=git_users) and there is none
 text:
   description: The answer in a line.
   type: str
@@ -137,6 +143,7 @@ def main() -> None:
                 "required": True,
             },
             "due": {"type": "list", "elements": "str", "default": []},
+            "seen": {"type": "list", "elements": "dict"},
             "run": {"type": "str", "default": ""},
             "results": {"type": "list", "elements": "str", "default": []},
             "one_by_one": {"type": "bool"},

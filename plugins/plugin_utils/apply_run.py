@@ -63,6 +63,8 @@ class Outcome:
     """The host cannot have ansible-core; nothing was applied."""
     git_users: Mapping[str, Any] | None = None
     """The public keys for git of its users, if they were asked for and are recorded."""
+    idle_runs: Sequence[Mapping[str, str]] | None = None
+    """The declared runs that do not run; None if that was not looked at, or may change at once."""
     seconds: float = 0.0
 
 
@@ -336,6 +338,7 @@ def outcome_of(result: Result) -> Outcome:
             missed=bool(value.get("missed")),
             no_engine=bool(value.get("no_engine")),
             git_users=value.get("git_users"),
+            idle_runs=value.get("idle_runs"),
             seconds=result.seconds,
         )
     said = shown(result.stderr.decode("utf-8", "replace"), 4096)

@@ -32,6 +32,7 @@ _OURS = ("tpu-fleet-apply.", "tpu-fleet-self-setup.")
 _FRESH = 2_000_000_000
 # Limits for the paths of one user, and for systemctl.
 SECONDS = 10.0
+_RUN_WORDS = (b'  "state": ', b'  "reason": ', b'  "boot_id": ')
 # The request begins with a hash of all that matters of it.
 _ASKS = b'"asks": "'
 
@@ -65,6 +66,22 @@ def text_of(path: str) -> str:
         return ""
     finally:
         os.close(file)
+
+
+def run_words(path: str) -> bytes:
+    """Return the lines of a run's status that say whether it runs; empty without a status.
+
+    The agent writes each value of the status on a line of its own, indented by two spaces; other
+    values, such as the step, change all the time.
+    """
+    data = b""
+    try:
+        with open(path, "rb", 0) as stream:
+            while part := stream.read(1 << 16):
+                data += part
+    except OSError:
+        return b""
+    return b"\n".join(line for line in data.splitlines() if line.startswith(_RUN_WORDS))
 
 
 def mounted() -> List[List[str]]:
@@ -156,8 +173,8 @@ def keep(
 ) -> None:
     """Keep an answer for the next time that the same is asked.
 
-    `seen` has texts, mounts and units as the look found them, which began at `started_ns`. A path
-    that was changed about then may have been changed after the look: the next look keeps it.
+    `seen` has texts, runs, mounts and units as the look found them, which began at `started_ns`. A
+    path that was changed about then may have been changed after the look: the next look keeps it.
     """
     times = [facts[-1] for _rights, found in paths for facts in found.values() if facts]
     if max(times, default=0) > started_ns - _FRESH:
@@ -192,6 +209,7 @@ def answer(agent: str, request: bytes, kept: str = KEPT) -> bytes:
 def _is_same(known: Dict[str, Any]) -> bool:
     return (
         all(text_of(path) == text for path, text in known["texts"].items())
+        and all(run_words(path) == words for path, words in known["runs"].items())
         and mounts() == known["mounts"]
         and all(_are_same(rights, found) for rights, found in known["paths"])
         and units(known["patterns"]) == known["units"]

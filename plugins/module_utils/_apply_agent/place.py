@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Iterable, List, Optional
 
 from .glance import BOOT_ID
+from .runs import RunFiles
 from .stamp import Watch
 
 
@@ -28,6 +29,7 @@ class Place:
     watch: Watch = field(default_factory=Watch)
     # The public keys for git that the role git_access created here.
     git_keys: Path = Path("/var/lib/tpu-fleet/git_access.json")
+    runs: RunFiles = field(default_factory=RunFiles)
 
     def snapshots(self, role: str) -> Path:
         """Return where a role finds the files that were sent for it."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
 from .again import WHO, keep, kept
+from .glance import run_words
 from .locks import attempt
 from .place import Place, boot_id, read, write
 from .stamp import keep_glance
@@ -71,12 +72,25 @@ class Session:
                 result["shared"] = {**work.shared(), **found}
             if request.get("git_keys"):
                 result["git_access"] = read(self.place.git_keys)
-            if wish.whole and "asks" in request and not (result.get("work") or is_new):
+            # What was applied just now may still start or stop runs.
+            settled = not result.get("work") and self._add_idle_runs(work, result)
+            if settled and wish.whole and "asks" in request and not is_new:
                 self._keep_glance(work, request["asks"], result)
         except (StoreError, WorkError) as error:
             result = {"status": "failed", "problem": str(error)}
         self.line.say("result", **result)
         return 0 if result["status"] == "ok" else 1
+
+    def _add_idle_runs(self, work: Work, result: Dict[str, Any]) -> bool:
+        """Add the declared runs that do not run; return false if one is between two states."""
+        runs = self.place.runs
+        # First, so that a change between the two looks is one for the next glance.
+        files = [str(path) for path in runs.status_files()]
+        work.record.seen.runs = {path: run_words(path) for path in files}
+        idle = runs.idle(time.time())
+        if idle is not None:
+            result["idle_runs"] = idle
+        return idle is not None
 
     def _keep_glance(self, work: Work, asks: str, result: Dict[str, Any]) -> None:
         """Keep the answer to a request that found nothing to do, for the next time."""

@@ -79,6 +79,8 @@ class Seen:
     there: Set[str] = field(default_factory=set)
     mounts: Dict[str, str] = field(default_factory=dict)
     units: Dict[str, str] = field(default_factory=dict)
+    # By the path of a run's status, the lines that say whether it runs.
+    runs: Dict[str, bytes] = field(default_factory=dict)
     patterns: Sequence[str] = ()
     # Whether everything could be looked at.
     whole: bool = True
@@ -206,6 +208,7 @@ def keep_glance(
     texts = {path: glance.text_of(path) for path in seen.paths["root"] if path[:5] == "/sys/"}
     also = {
         "texts": {glance.BOOT_ID: glance.text_of(glance.BOOT_ID), **texts},
+        "runs": seen.runs,
         "mounts": seen.mounts,
         "units": seen.units,
         "patterns": tuple(seen.patterns),

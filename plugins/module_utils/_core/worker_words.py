@@ -1049,7 +1049,14 @@ def _applied_result(words: Words) -> dict[str, Any]:
         "git_users": _git_users(words.object("git_access")) if has_keys else None,
         "roles": list(words.words("roles", _ROLE, 100)),
         "shared": {key: _shared(shared, key) for key in shared.keys_of(_VARIABLE)},
+        "idle_runs": None if words.value.get("idle_runs") is None else _idle_runs(words),
     }
+
+
+def _idle_runs(words: Words) -> list[dict[str, str]]:
+    """Read the declared runs that do not run, each with its state and the reason."""
+    runs = _distinct(words, [run_status(one) for one in words.objects("idle_runs", 1000)])
+    return [{"run": run.run, "state": run.state, "reason": run.reason} for run in runs]
 
 
 def _shared(words: Words, key: str) -> dict[str, Any]:

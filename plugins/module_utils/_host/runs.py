@@ -174,6 +174,26 @@ class RunFiles:
             return False
         return now - (told.get("since") or 0.0) < FRESH
 
+    def idle(self, now: float) -> list[dict[str, Any]] | None:
+        """Return the declared runs that do not run and have not succeeded, each with the reason.
+
+        None if one of them is between two states.
+        """
+        runs = self.declared()
+        if any(self.is_between(run, now) for run in runs):
+            return None
+        states = {run: self.state_now(run) for run in runs}
+        return [
+            {"run": run, "state": state, "reason": self.told(run).get("reason") or ""}
+            for run, state in states.items()
+            if state not in BACK
+        ]
+
+    def status_files(self) -> list[Path]:
+        """Return where the agents of the declared runs write what they do."""
+        places = (self.states, self.spare)
+        return [place / run / "status.json" for run in self.declared() for place in places]
+
     def _environments_changed(self) -> float:
         paths = (self.states.parent / "venvs").glob("*.json")
         return max((path.stat().st_mtime for path in paths), default=0.0)

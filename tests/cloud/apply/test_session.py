@@ -29,6 +29,7 @@ sys.path.insert(0, {agent!r})
 from pathlib import Path
 from tpu_fleet_apply.engine import engine_of
 from tpu_fleet_apply.place import Place
+from tpu_fleet_apply.runs import RunFiles
 from tpu_fleet_apply.session import Session
 from tpu_fleet_apply.stamp import Watch
 from tpu_fleet_apply.talk import Line
@@ -42,6 +43,7 @@ place = Place(
     folder / "state.json",
     folder / "units",
     watch,
+    runs=RunFiles(folder / "root"),
 )
 line = Line(sys.stdin.buffer, sys.stdout.buffer)
 session = Session(place, line, engine_of(place), patience={patience})
@@ -210,6 +212,28 @@ def test_first_everything_then_nothing_then_what_changed(host: Host) -> None:
     assert changed["reasons"] == ["second: second_text changed"]
     assert host.ran == ["second"]
     assert (host.folder / "etc" / "second").read_text() == "zwei\n"
+
+
+def test_with_nothing_to_do_it_names_the_runs_that_do_not_run(host: Host) -> None:
+    root = host.folder / "root"
+    for folder in ("etc/tpu-fleet/runs", "var/lib/tpu-fleet/runs/r", "proc/sys/kernel/random"):
+        (root / folder).mkdir(parents=True)
+    (root / "proc/sys/kernel/random/boot_id").write_text("this\n")
+    (root / "etc/tpu-fleet/runs/r.json").write_text("{}")
+
+    def status(**words: Any) -> None:
+        text = json.dumps({"run": "r", "boot_id": "this", "since": 1.0, **words})
+        (root / "var/lib/tpu-fleet/runs/r/status.json").write_text(text)
+
+    status(state="running")
+    # What was just applied may start and end runs: that is looked at later.
+    assert "idle_runs" not in host.be()
+    assert host.be()["idle_runs"] == []
+    status(state="failed", reason="exit code 1")
+    failed = {"run": "r", "state": "failed", "reason": "exit code 1"}
+    assert host.be()["idle_runs"] == [failed]
+    status(state="restarting", since=time.time())
+    assert "idle_runs" not in host.be()
 
 
 def test_values_arrive_as_they_are(host: Host) -> None:

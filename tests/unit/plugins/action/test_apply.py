@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.action.apply import (
+    idle_runs,
     unfinished,
     without_engine,
     without_ssh,
@@ -67,3 +68,40 @@ def test_machines_that_are_not_as_declared(
     pushed: list[str], failed: list[str], found: list[str]
 ) -> None:
     assert unfinished(["a", "b"], pushed, {host: {} for host in failed}) == found
+
+
+FAILED = {"run": "r", "state": "failed", "reason": ""}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "pushed", "found"),
+    [
+        # Nothing to do: the look that found that has seen the runs.
+        (
+            [Outcome("a-w0", "ok", idle_runs=[FAILED]), Outcome("a-w1", "ok")],
+            [],
+            {"a-w0": [FAILED]},
+        ),
+        (
+            [Outcome("a-w0", "ok", idle_runs=[]), Outcome("a-w1", "ok", idle_runs=[])],
+            [],
+            {"a-w0": []},
+        ),
+        # One of them is between two states.
+        ([Outcome("a-w0", "ok"), Outcome("a-w1", "ok")], [], {}),
+        # The run may be about to start on the other worker.
+        (
+            [Outcome("a-w0", "ok", idle_runs=[FAILED]), Outcome("a-w1", "ok", {"changed": 1})],
+            [],
+            {},
+        ),
+        ([Outcome("a-w0", "ok", idle_runs=[FAILED]), Outcome("a-w1", "failed")], [], {}),
+        ([Outcome("a-w0", "ok", idle_runs=[FAILED])], ["a-w1"], {}),
+    ],
+)
+def test_the_apply_has_seen_the_runs_where_it_had_nothing_to_do(
+    outcomes: list[Outcome], pushed: list[str], found: dict[str, Any]
+) -> None:
+    slices = {"a-w0": "a", "a-w1": "a", "b-w0": "b"}
+    other = Outcome("b-w0", "ok", {"changed": 1}, idle_runs=[FAILED])
+    assert idle_runs(["a-w0", "b-w0"], [*outcomes, other], slices, pushed) == found

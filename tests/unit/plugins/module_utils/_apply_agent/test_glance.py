@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import glance, named, stamp
@@ -19,6 +20,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp impor
     keep_glance,
     look,
 )
+from run_agent import store
 
 AGENT = "/opt/tpu-fleet/apply/agent-1"
 ASKS = "ab" * 32
@@ -35,6 +37,8 @@ class Machine:
             if parent.stat().st_uid == os.getuid() and parent != Path("/"):
                 parent.chmod(parent.stat().st_mode | 0o011)
         self.folder, self.kept = folder, folder / "glance"
+        self.status = folder / "status.json"
+        self.runs(state="running", reason="", step=1)
         self.home, self.build = folder / "home", folder / "build"
         for made in ("etc/sub", "home/.ssh", "records", "build/lib/python3.11/site-packages"):
             (folder / made).mkdir(parents=True)
@@ -72,8 +76,13 @@ class Machine:
         )
         seen = Seen(started_ns or time.time_ns() + 1_000_000_000)
         look(watch, None, seen)
+        seen.runs = {str(self.status): glance.run_words(str(self.status))}
         meanwhile()
         keep_glance(seen, self.kept, [self.folder / "own"], AGENT, ASKS, ANSWER)
+
+    def runs(self, **status: Any) -> None:
+        """Write the status of a run, as its agent does."""
+        store.write(self.status, {"boot_id": "this", "peers": [{"state": "odd"}], **status})
 
     def answer(self, agent: str = AGENT, request: bytes = REQUEST) -> bytes:
         return glance.answer(agent, request, str(self.kept))
@@ -87,6 +96,19 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_the_same_is_answered_alike(machine: Machine) -> None:
     assert machine.answer() == ANSWER
     assert machine.kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_run_that_goes_on_changes_nothing(machine: Machine) -> None:
+    machine.runs(state="running", reason="", step=2, what='x\n  "state": "failed",', serial=9)
+    assert machine.answer() == ANSWER
+
+
+def test_the_state_is_found_in_the_status_of_a_thousand_workers(machine: Machine) -> None:
+    peers = [{"worker": number, "state": "running", "reason": "x" * 100} for number in range(1000)]
+    machine.runs(state="running", reason="all", peers=peers)
+    assert machine.status.stat().st_size > 1 << 17
+    words = glance.run_words(str(machine.status)).decode().split("\n")
+    assert words == ['  "boot_id": "this",', '  "reason": "all",', '  "state": "running"']
 
 
 @pytest.mark.parametrize(
@@ -107,6 +129,10 @@ def test_the_same_is_answered_alike(machine: Machine) -> None:
         lambda m: (m.folder / "own").write_text("[]"),
         lambda m: m.units.update({"ssh.service": "loaded failed"}),
         lambda m: m.mounts.update({"/data": "/dev/sdb ext4 rw"}),
+        lambda m: m.runs(state="failed", reason="", step=1),
+        lambda m: m.runs(state="running", reason="exit code 1", step=1),
+        lambda m: m.runs(state="running", reason="", step=1, boot_id="other"),
+        lambda m: m.status.unlink(),
         lambda m: m.kept.write_bytes(m.kept.read_bytes()[:-9]),
         lambda m: m.kept.write_bytes(b""),
         lambda m: m.kept.unlink(),

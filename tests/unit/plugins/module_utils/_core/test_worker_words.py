@@ -312,6 +312,32 @@ def test_what_a_worker_reports_of_its_runs_is_read_field_by_field() -> None:
             words.applied_word("evil", json.dumps(said).encode())
 
 
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ({}, None),
+        ({"idle_runs": None}, None),
+        ({"idle_runs": []}, []),
+        (
+            {"idle_runs": [{"run": "r", "state": "failed", "reason": "\x1b[2Jx", "more": 1}]},
+            [{"run": "r", "state": "failed", "reason": "x"}],
+        ),
+    ],
+)
+def test_a_machine_that_did_not_look_at_its_runs_is_not_one_whose_runs_run(
+    said: dict[str, Any], read: list[dict[str, str]] | None
+) -> None:
+    line = json.dumps({"say": "result", "status": "ok", **said}).encode()
+    assert words.applied_word("w0", line)["idle_runs"] == read
+
+
+def test_an_invalid_state_refuses_one_idle_run() -> None:
+    runs = [{"run": "r", "state": "\n"}, {"run": "s", "state": "failed"}]
+    line = json.dumps({"say": "result", "status": "ok", "idle_runs": runs}).encode()
+    states = {run["run"]: run["state"] for run in words.applied_word("w0", line)["idle_runs"]}
+    assert states == {"r": "refused", "s": "failed"}
+
+
 ALICE = {"alice": {"keys": {"work": {"public": f"ssh-ed25519 {'A' * 68}"}}}}
 
 

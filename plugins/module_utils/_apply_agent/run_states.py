@@ -1,0 +1,1 @@
+../_host/run_states.py

@@ -1,0 +1,1 @@
+../_host/runs.py

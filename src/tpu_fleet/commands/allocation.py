@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import click
 import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import parse_allocations
 
+from ..begin.days import DATE, date_of
 from ..show.console import wide_console
 from ..show.figures import amount
 from ..show.fleet import grant_table
@@ -32,10 +33,10 @@ def allocation() -> None:
 
 def _day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> date | None:
     """Read a date."""
-    try:
-        return None if value is None else date.fromisoformat(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value} is not a date. Write it as 2026-12-31.") from error
+    day = None if value is None else date_of(value, datetime.now(UTC).date())
+    if value is not None and day is None:
+        raise click.BadParameter(f"{value} is not a date. Write it as {DATE}.")
+    return day
 
 
 @allocation.command("import")

@@ -36,6 +36,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import destin
 
 from ..begin import look
 from ..begin.answers import FLEET_KEY, Answers, Code, Person, data_of, frameworks, problems_of
+from ..begin.days import DATE, date_of, last_day_of
 from ..begin.files import installed
 from .dialogue import BACK, END_OF_TEXT, Dialogue, WrongAnswer
 from .trc_mail import EXAMPLE, Entry, Mail, as_yaml, read_mail, with_ends
@@ -346,8 +347,8 @@ class Interview:
                 raise click.UsageError(f"--grant-mail: {reason}")
             mail = self.dialogue.lines("mail", reason, self._read_mail, EXPLAINED["mail"])
         if mail.days and not told.ends:
-            text = f"First of the {mail.days} days (as 2026-12-01, or today)"
-            start = self.ask("first-day", text, _day, told.first_day)
+            text = f"First of the {mail.days} days (as 2026-12-01 or 1 Dec, or today)"
+            start = self.ask("first-day", text, self._day, told.first_day)
             return with_ends(mail, None, start)
         return with_ends(mail, self._ends(), None)
 
@@ -366,10 +367,30 @@ class Interview:
 
     def _ends(self) -> date | None:
         def take(said: str) -> date | None:
-            return None if said == "never" else _day(said)
+            if said == "never":
+                return None
+            day = last_day_of(said, datetime.now(UTC).date())
+            if day is None:
+                raise WrongAnswer(
+                    f"{said!r} is not a date and not a number of days. Write it as {DATE}, as 30 "
+                    "days (from today on), or never."
+                )
+            return self._understood(said, day)
 
-        text = "Last day of the grant (as 2027-01-31, or never)"
+        text = "Last day of the grant (as 2027-01-31, 31 Jan, 30 days or never)"
         return self.ask("ends", text, take, self.told.ends, "never")
+
+    def _day(self, said: str) -> date:
+        day = date_of(said, datetime.now(UTC).date())
+        if day is None:
+            raise WrongAnswer(f"{said!r} is not a date. Write it as {DATE}.")
+        return self._understood(said, day)
+
+    def _understood(self, said: str, day: date) -> date:
+        """Show which day an answer is, unless it was written that way."""
+        if said != str(day):
+            self.say(f"  That is {day}.")
+        return day
 
     def _by_hand(self, limited: bool) -> None:
         told = self.told
@@ -620,15 +641,6 @@ def _words(said: str) -> list[str]:
 
 def _is_key(part: str) -> bool:
     return part.partition("=")[2].startswith(("ssh-", "ecdsa-", "sk-"))
-
-
-def _day(said: str) -> date:
-    if said == "today":
-        return datetime.now(UTC).date()
-    try:
-        return date.fromisoformat(said)
-    except ValueError as error:
-        raise WrongAnswer(f"{said!r} is not a date. Write it as 2026-12-31, or today.") from error
 
 
 def _own_name() -> str | None:

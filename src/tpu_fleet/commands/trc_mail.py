@@ -28,8 +28,8 @@ _LINE = re.compile(
 # Quotation marks of mails, bullets and emphasis.
 _ORNAMENT = re.compile(r"^[\s>*\u2022-]+|[\s*]+$")
 _GRANT = re.compile(rf"\b{ZONE}\b|\bv\d\w*(?:-\d+)? (?:chip|device|core)", re.IGNORECASE)
-_FREE = re.compile(r"\b(?:free|access|quota|grant|trial)\b", re.IGNORECASE)
-_DAYS = re.compile(r"\b(\d+)[- ]days?\b", re.IGNORECASE)
+_FREE = re.compile(r"\b(?:free|access|quota|grant|trial)\b|免费|试用|为期|有效期", re.IGNORECASE)
+_DAYS = re.compile(r"(?<![A-Za-z0-9_.])(\d+)(?:[- ]days?\b|\s*天)", re.IGNORECASE)
 _OTHER = re.compile(r".*--zone|.*\bgcloud\b|\$ |(?:from|to|cc|date|sent|subject):\s", re.IGNORECASE)
 
 

@@ -52,6 +52,7 @@ def test_what_is_printed_is_part_of_a_fleet_file() -> None:
         (["--days", "30", "--from", "2027-03-01"], "2027-03-30"),
         (["--from", "2027-03-01"], "2027-04-29"),
         (["--ends", "2027-12-31"], "2027-12-31"),
+        (["--ends", "31 Dec 2027"], "2027-12-31"),
     ],
 )
 def test_when_it_ends(options: list[str], ends: str) -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -159,6 +160,30 @@ def test_all_answers_of_a_person(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "last"),
+    [
+        ("30 天", date.today() + timedelta(days=29)),
+        ("30 days", date.today() + timedelta(days=29)),
+        ("28 November 2099", date(2099, 11, 28)),
+        ("Jan 31, 2099", date(2099, 1, 31)),
+    ],
+)
+def test_the_last_day_is_understood_and_shown(run: Run, said: str, last: date) -> None:
+    result = run(
+        answers=answered(
+            *("lab", "my-project", "", "typed", "us-central2-b", "on_demand", "v4-8"),
+            *(said, "2", "first", "alice", "none", "jax", "none", "sleep 1", "y"),
+        )
+    )
+    assert result.exit_code == 0, result.output
+    # The test may begin before midnight and end after it.
+    days = {last, last + timedelta(days=1)}
+    [entry] = yaml.safe_load(FLEET.read_text())["fleet_allocations"]
+    assert entry["ends"] in days
+    assert f"That is {entry['ends']}." in result.output
+
+
+@pytest.mark.parametrize(
     ("wrong", "reason"),
     [
         ({1: "My Project"}, "is not a project id. Give the project id"),
@@ -167,7 +192,8 @@ def test_all_answers_of_a_person(run: Run) -> None:
         ({4: "us-central2"}, "is a region, not a zone. Zones look like"),
         ({5: "sometimes"}, "'sometimes' is none of on_demand"),
         ({6: "v4-9"}, "is not a known accelerator type. Did you mean v4-"),
-        ({7: "soon"}, "'soon' is not a date. Write it as 2026-12-31, or today."),
+        ({7: "soon"}, "'soon' is not a date and not a number of days. Write it as 2026-12-31,"),
+        ({7: "3/4/2027"}, "Write it as 2026-12-31, 31 Dec 2026, Dec 31 or today, as 30 days"),
         ({8: "0"}, "is less than one"),
         ({8: "many"}, "'many' is not a whole number."),
         ({9: "First"}, "is not a name for a TPU"),

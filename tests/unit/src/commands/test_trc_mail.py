@@ -114,6 +114,8 @@ def test_the_same_twice() -> None:
     ("text", "days", "unclear"),
     [
         ("Free for 90 days", 90, 0),
+        ("您可以免费使用以下配额,为期 30 天:", 30, 0),
+        ("免费试用30天", 30, 0),
         ("Free for 90 days. Later: free for 30 days", None, 1),
         ("We answer in 3 days. Date: Mon, 1 March 2027", None, 0),
         ("Your quota is free of charge for 60\ndays:", 60, 0),

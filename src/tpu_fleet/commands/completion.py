@@ -45,8 +45,8 @@ def place_of(shell: str) -> tuple[Path, str]:
 def completion(shell: str | None, install: bool) -> None:
     """Complete words with the TAB key in bash, zsh or fish.
 
-    Prints the script for the shell; without SHELL, for the one of $SHELL. TAB completes names as
-    status, runs and the other commands saw them last, and asks nobody.
+    Prints the script for the shell; without SHELL, for the one of $SHELL. TAB completes names
+    from the last output of status, runs and the other commands, without a connection.
     """
     shell = shell or Path(os.environ.get("SHELL", "")).name
     if shell not in SHELLS:

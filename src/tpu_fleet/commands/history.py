@@ -99,8 +99,8 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
 def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> None:
     """Show what happened: runs, interruptions, events.
 
-    It asks nobody: `tpu-fleet watch` keeps the history, and so does every `status`, `runs` and
-    `page`.
+    Opens no connection: `tpu-fleet watch` writes the history, and so does every `status`, `runs`
+    and `page`.
     """
     now = time.time()
     since = now - days * 86400

@@ -16,15 +16,15 @@ REBOOTED, MAINTENANCE, LOST, PREEMPTED = "rebooted", "maintenance", "lost", "pre
 OTHER, REMOVED = "other", "removed"
 WORDS = {
     SUCCEEDED: "succeeded",
-    STOPPED: "stopped by somebody",
-    CHANGED: "declared anew",
+    STOPPED: "stopped by hand",
+    CHANGED: "declaration changed",
     CRASHED: "program failed",
     HUNG: "program hung",
     FENCED: "taken over by another attempt",
     REBOOTED: "worker rebooted",
     MAINTENANCE: "maintenance",
     TERMINAL: "lost its terminal",
-    LOST: "worker not heard",
+    LOST: "worker out of contact",
     PREEMPTED: "slice lost",
     OTHER: "ended",
     REMOVED: "no longer declared",
@@ -86,7 +86,7 @@ def _judged(events: Sequence[Event], ends: Sequence[Event]) -> Cause:
     if ends and not any(causes) and not crashes:
         return Cause(SUCCEEDED, "")
     if "definition-changed" in names or said("another definition"):
-        return Cause(CHANGED, "the run was declared anew")
+        return Cause(CHANGED, "the run's declaration changed")
     if "hang" in names or said("hung"):
         return Cause(HUNG, _hang(events))
     if "fenced" in names or said("fenced"):

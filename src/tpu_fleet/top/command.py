@@ -35,7 +35,7 @@ def top(context: click.Context, every: int) -> None:
     Keys open the log, the terminal or the doctor of the selected row; ? shows all keys. Where there
     is no terminal, or one that can only write lines (TERM=dumb), it prints one table and ends.
 
-    Every worker is called once, and tells of changes on that connection.
+    It opens one connection to each worker, which reports changes on it.
     """
     try:
         require_fleet()

@@ -278,7 +278,9 @@ def api_of(
     said = text_of(entry, "api")
     if said:
         return said
-    if entry.get("machine_type"):
+    machine_type = text_of(entry, "machine_type")
+    # A machine type without TPUs leaves the API to the accelerator types beside it.
+    if machine_type and (not types or machine_types.machine_type(machine_type)):
         return COMPUTE
     possible = frozenset(APIS).intersection(*map(apis_of, types)) if types else frozenset({TPU})
     if len(possible) != 1 and (tier in TPU_TIERS or any(entry.get(key) for key in TPU_KEYS)):

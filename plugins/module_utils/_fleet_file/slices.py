@@ -30,7 +30,6 @@ from .grant import (
     Grant,
     Holding,
     allocation_problems,
-    chips_of,
     parse_allocations,
 )
 
@@ -441,7 +440,8 @@ def _check_grant(raw: Any, grant: Grant | None, declared: Mapping[str, Slice]) -
     taken: list[Holding] = []
     for field, one in declared.items():
         # What is wrong by itself leaves no grant.
-        wrong = any(rules.zone(zone) for zone in one.zones) or None in map(chips_of, one.types)
+        wrong = any(rules.zone(zone) for zone in one.zones)
+        wrong = wrong or None in map(parse_accelerator, one.types)
         if not one.candidates or one.tier not in TIERS or wrong:
             continue
         alone = len(one.candidates) == 1

@@ -475,6 +475,19 @@ TABLE = [
         "n1-standard-8",
         "is not a machine type with TPUs. Leave it out: a TPU VM is the machine",
     ),
+    # A grant has nothing to add to a type that does not exist.
+    (
+        granted({"machine_type": "n1-standard-8"}),
+        "fleet_slices[0].machine_type",
+        "n1-standard-8",
+        "is not a machine type with TPUs. Leave it out: a TPU VM is the machine",
+    ),
+    (
+        granted({"accelerator_type": "v4-31"}),
+        "fleet_slices[0].accelerator_type",
+        "v4-31",
+        "is not a known accelerator type",
+    ),
     (
         slice_with(accelerator_type=None, machine_type="n1-standard-8"),
         "fleet_slices[0].machine_type",

@@ -29,21 +29,36 @@ def open_paths(proc: str = "/proc", seconds: float = SECONDS) -> set[str]:
     return set(_paths(Path(proc), time.monotonic() + seconds))
 
 
+def users_below(folder: str, proc: str = "/proc", seconds: float = SECONDS) -> Iterator[Path]:
+    """Yield the folder in /proc of each process that uses a path in this folder.
+
+    Raise TooMuchError.
+    """
+    until, inside = time.monotonic() + seconds, f"{folder.rstrip('/')}/"
+    for process in sorted(_processes(Path(proc), until), key=lambda path: int(path.name)):
+        if any(f"{path}/".startswith(inside) for path in _paths_of(process, until)):
+            yield process
+
+
 def _paths(proc: Path, until: float) -> Iterator[str]:
     for process in _processes(proc, until):
-        for link in ("cwd", "root", "exe"):
+        yield from _paths_of(process, until)
+
+
+def _paths_of(process: Path, until: float) -> Iterator[str]:
+    for link in ("cwd", "root", "exe"):
+        with contextlib.suppress(OSError):
+            yield os.readlink(process / link)  # noqa: PTH115 - a link of the kernel, no path
+    with contextlib.suppress(OSError), os.scandir(process / "fd") as files:
+        for file in files:
+            _check(until)
             with contextlib.suppress(OSError):
-                yield os.readlink(process / link)  # noqa: PTH115 - a link of the kernel, no path
-        with contextlib.suppress(OSError), os.scandir(process / "fd") as files:
-            for file in files:
-                _check(until)
-                with contextlib.suppress(OSError):
-                    yield os.readlink(file.path)  # noqa: PTH115 - as above
-        with contextlib.suppress(OSError), (process / "maps").open(errors="replace") as lines:
-            for line in lines:
-                _check(until)
-                if "/" in line:
-                    yield line[line.index("/") :].rstrip("\n")
+                yield os.readlink(file.path)  # noqa: PTH115 - as above
+    with contextlib.suppress(OSError), (process / "maps").open(errors="replace") as lines:
+        for line in lines:
+            _check(until)
+            if "/" in line:
+                yield line[line.index("/") :].rstrip("\n")
 
 
 def is_mentioned(text: str, proc: str = "/proc", seconds: float = SECONDS) -> bool:

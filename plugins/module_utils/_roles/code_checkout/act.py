@@ -35,6 +35,8 @@ _TRIES = 3
 # Time limits: to resolve a version, to fetch it, and to inspect or remove a tree.
 RESOLVE_SECONDS = 180.0
 FETCH_SECONDS = _TRIES * _LONG + 60.0
+LINK_SECONDS = 10.0
+"""For the links in the paths of all runs."""
 TREE_SECONDS = 600.0
 # Enough for the listing of a snapshot with a million files.
 MOST_OF_LISTING = 1 << 27
@@ -389,11 +391,16 @@ def _releases(tree: Tree) -> list[tuple[float, str]]:
 def paths_in_use() -> set[str] | None:
     """Return the paths that processes have open or work in, and the folders of runs.
 
-    None if there are too many to look at.
+    None if there are too many to look at, or one leads to a server that does not answer.
     """
+    folders = sorted(RunFiles().workdirs())
     try:
-        return open_paths().union(map(os.path.realpath, RunFiles().workdirs()))
-    except TooMuchError:
+        # In a process that can be left: a link in such a path may lead to a share.
+        led_to = as_user(
+            "root", lambda: [os.path.realpath(folder) for folder in folders], seconds=LINK_SECONDS
+        )
+        return open_paths().union(led_to)
+    except (TooMuchError, UserError):
         return None
 
 

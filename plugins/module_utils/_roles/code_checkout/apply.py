@@ -207,7 +207,7 @@ class Apply:
         else:
             used = effects.paths_in_use()
         if used is None:
-            self.kept.append("old versions: processes have too many files open to look at")
+            self.kept.append("old versions: what uses them cannot be seen")
             return
         for tree, found, current, keep in todo:
             account = account_of(tree.owner)

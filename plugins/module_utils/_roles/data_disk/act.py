@@ -143,8 +143,5 @@ class Host:
 
     @staticmethod
     def _in_use(target: str) -> str:
-        with contextlib.suppress(OSError):
-            users = users_of(target)
-            if users:
-                return f"{target} is used by {'; '.join(users[:5])}. "
-        return ""
+        users = users_of(target)
+        return f"{target} is used by {'; '.join(users[:5])}. " if users else ""

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..._host.as_user import PATH, UserError, refuse_foreign
 from ..._host.mounts import GUARDS
+from ..._host.open_paths import TooMuchError, users_below
 from ..._host.state import STATE_DIR, read_text
 from ..._host.work import Failed, Run
 from .plan import (
@@ -151,17 +152,12 @@ def places_of_others(wanted: list[Wanted]) -> list[str]:
 
 
 def users_of(target: str) -> list[str]:
-    """Return the processes that keep a file system from being unmounted."""
-    device = Path(target).stat().st_dev
+    """Return the processes that keep a file system from being unmounted, as far as is known."""
     found = []
-    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
-        with contextlib.suppress(OSError):
-            places = [process / "cwd", process / "root", *(process / "fd").iterdir()]
-            for place in places:
-                if os.path.realpath(place).startswith("/") and place.stat().st_dev == device:
-                    command = (read_text(process / "cmdline") or "").replace("\0", " ").strip()
-                    found.append(f"process {process.name}: {command[:80]}")
-                    break
+    with contextlib.suppress(TooMuchError):
+        for process in users_below(target):
+            command = (read_text(process / "cmdline") or "").replace("\0", " ").strip()
+            found.append(f"process {process.name}: {command[:80]}")
     return found
 
 

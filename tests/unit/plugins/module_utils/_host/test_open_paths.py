@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host.open_paths import (
@@ -11,10 +13,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.open_paths import 
     TooMuchError,
     is_mentioned,
     open_paths,
+    users_below,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import (
     act as _checkout,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk import look as _disks
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
     build as _venv_build,
 )
@@ -65,6 +69,42 @@ def test_more_than_can_be_looked_at_counts_as_in_use(
     monkeypatch.setattr(_venv_build, "is_mentioned", too_much)
     assert _venv_build.uses("/opt/venvs/.a-1/")
     monkeypatch.setattr(_checkout, "open_paths", too_much)
+    assert _checkout.paths_in_use() is None
+
+
+def test_users_of_a_folder_are_those_of_all_that_is_in_it(tmp_path: Path) -> None:
+    process(tmp_path, 5, "/data", maps="7f0-7f1 r--p 00000000 08:01 5 /else\n")
+    process(tmp_path, 40, "/data/x (deleted)")
+    process(tmp_path, 6, "/database/x", "socket:[77]")
+    process(tmp_path, 7, maps="7f0-7f1 r-xp 00000000 08:01 5 /data/lib.so\n")
+    found = [found.name for found in users_below("/data", str(tmp_path))]
+    assert found == ["5", "7", "40"]
+    with pytest.raises(TooMuchError):
+        list(users_below("/data", str(tmp_path), -1.0))
+
+
+def test_users_of_a_disk_are_found_without_a_look_at_other_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process has open may be on a share whose server is gone: any look at it waits."""
+
+    def waits(*_given: object, **_more: object) -> None:
+        raise AssertionError("this would wait")
+
+    with (tmp_path / "file").open("w"):
+        for module, name in ((os, "stat"), (os, "lstat"), (os.path, "realpath"), (Path, "stat")):
+            monkeypatch.setattr(module, name, waits)
+        users = _disks.users_of(str(tmp_path))
+    assert [user for user in users if user.startswith(f"process {os.getpid()}: ")]
+
+
+def test_a_run_whose_folder_is_on_a_dead_share_keeps_old_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = SimpleNamespace(workdirs=lambda: {"/shares/dead"})
+    monkeypatch.setattr(_checkout, "RunFiles", lambda: runs)
+    monkeypatch.setattr(os.path, "realpath", lambda _path: time.sleep(300))
+    monkeypatch.setattr(_checkout, "LINK_SECONDS", 0.2)
     assert _checkout.paths_in_use() is None
 
 

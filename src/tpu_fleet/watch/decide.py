@@ -120,6 +120,13 @@ def notice(memory: Memory, seen: Sequence[SliceSeen], now: float) -> tuple[Memor
     return replace(memory, slices=slices, known=True), messages
 
 
+def _preempted(
+    known: SliceMemory, seen: SliceSeen, state: str, uid: str, what: str, now: float
+) -> Message:
+    policy = seen.want.on_preempt
+    return tell.preempted(seen.name, state, uid, what, policy, now, known.checkpoints)
+
+
 def _notice(
     known: SliceMemory, seen: SliceSeen, any_past: bool, now: float
 ) -> tuple[SliceMemory, list[Message]]:
@@ -127,16 +134,14 @@ def _notice(
     if seen.lost:
         if seen.lost_uid != known.lost_as.partition(" ")[2]:
             what = f"It is {seen.lost}: {seen.status.text}"
-            messages.append(
-                tell.preempted(seen.name, seen.lost, seen.lost_uid, what, seen.want.on_preempt, now)
-            )
+            messages.append(_preempted(known, seen, seen.lost, seen.lost_uid, what, now))
             known = replace(known, lost_as=f"{seen.lost} {seen.lost_uid}", lost_at=now)
-        known = replace(known, due=(), boots={}, away={})
+        known = replace(known, due=(), boots={}, away={}, checkpoints={})
     elif _is_gone(known, seen):
         what = f"The node no longer exists: {seen.status.text}"
-        policy = seen.want.on_preempt
-        messages.append(tell.preempted(seen.name, "GONE", known.uid, what, policy, now))
-        known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now, due=(), boots={}, away={})
+        messages.append(_preempted(known, seen, "GONE", known.uid, what, now))
+        known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now)
+        known = replace(known, due=(), boots={}, away={}, checkpoints={})
     if seen.phase == READY and seen.uid:
         known = _ready(known, seen, any_past)
     elif seen.rests:

@@ -114,6 +114,9 @@ def _hear_one(
     old_story = one.uid not in memory.hosts_known and not known.due and not known.healed
     known = _workers(known, hosts, declared, now)
     runs = runs_of(one.name, hosts)
+    if any(host.reached for host in hosts.values()):
+        places = {run.run: run.checkpoints_on for run in runs if run.checkpoints_on}
+        known = replace(known, checkpoints=places)
     if known.healed:
         messages.append(tell.healed(one.name, known.healed, runs, one.uid, now))
         known = replace(known, healed="")

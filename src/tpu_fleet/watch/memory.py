@@ -31,6 +31,8 @@ class SliceMemory:
     lost_at: float = 0.0
     failures: int = 0
     next_at: float = 0.0
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+    """On what the checkpoints of each run are, as its workers last said."""
     healed: str = ""
     """The title and text about its setup, until they are sent."""
     resumed: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
     loss_said,
 )
 
+from ..history.causes import of_checkpoints
 from ..notify.message import Message
 from ..show.times import long
 from ..workers.run_view import RunView
@@ -28,13 +29,25 @@ TROUBLES = {
 """Titles of troubles, by the first word of their key."""
 
 
+MOST_RUNS = 20
+"""Runs that one message names."""
+
+
 def clock(at: float) -> str:
     """Return the time of day."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def preempted(name: str, state: str, uid: str, what: str, policy: str, now: float) -> Message:
-    """Return the message that a slice was lost."""
+def preempted(
+    name: str,
+    state: str,
+    uid: str,
+    what: str,
+    policy: str,
+    now: float,
+    checkpoints: Mapping[str, str],
+) -> Message:
+    """Return the message that a slice was lost; `checkpoints` has on what those of each run are."""
     how = "was preempted" if state in ("PREEMPTED", "SUSPENDED") else f"is {state.lower()}"
     goes_on = (
         "It is requested again until there is capacity."
@@ -44,11 +57,18 @@ def preempted(name: str, state: str, uid: str, what: str, policy: str, now: floa
     return Message(
         event="preempted",
         title=f"{name} {how}",
-        text=f"{what}. {goes_on}",
+        text="\n".join([f"{what}. {goes_on}", *became_of(checkpoints)]),
         at=now,
         slice=name,
         key=f"preempted:{name}:{uid}",
     )
+
+
+def became_of(checkpoints: Mapping[str, str]) -> list[str]:
+    """Return what the loss of a slice does to the checkpoints of its runs, in a line for each."""
+    lines = [f"{run}: {of_checkpoints(place)}." for run, place in sorted(checkpoints.items())]
+    more = len(lines) - MOST_RUNS
+    return [*lines[:MOST_RUNS], *([f"And {more} more runs."] if more > 0 else [])]
 
 
 def healed(name: str, done: str, runs: Sequence[RunView], uid: str, now: float) -> Message:

@@ -15,8 +15,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from slices_seen import slice_seen
 
 from tpu_fleet.notify.outbox import Outbox
+from tpu_fleet.watch.decide import notice
 from tpu_fleet.watch.hosts import Heard, HostSeen, hear, host_of, runs_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
+from tpu_fleet.watch.tell import became_of
 
 NOW = 1_000_000.0
 SEEN = [slice_seen("pair", "ready", "t", uid="u1", addresses=("a -", "b -"))]
@@ -220,3 +222,26 @@ def test_a_worker_that_makes_up_runs_is_told_in_few_messages() -> None:
     told = replace(memory(), outbox=Outbox(told=dict.fromkeys(keys, NOW)))
     more = [*made_up, run("failed", run="late", run_id="l")]
     assert [one.title for one in heard(told, host(*more), AWAY).messages] == ["late failed on pair"]
+
+
+def test_a_preemption_says_what_became_of_the_checkpoints() -> None:
+    places = {"lr3": "own disk", "base": "bucket", "new": ""}
+    runs = [run(run=name, checkpoints_on=place) for name, place in places.items()]
+    known = heard(memory(), host(*runs)).memory
+    # Of a slice that does not answer any more, what it said before counts.
+    known = heard(known, AWAY).memory
+    assert known.slice("pair").checkpoints == {"lr3": "own disk", "base": "bucket"}
+    assert Memory.from_dict(json.loads(json.dumps(known.to_dict()))).slice("pair").checkpoints
+    lost = slice_seen("pair", "clearing", "t", lost="PREEMPTED", lost_uid="u1")
+    known, [message] = notice(known, [lost], NOW)
+    assert message.text.splitlines()[1:] == [
+        "base: its checkpoints are kept (bucket).",
+        "lr3: its checkpoints were deleted with its own disk.",
+    ]
+    # What another node loses is not known yet.
+    assert known.slice("pair").checkpoints == {}
+
+
+def test_a_preemption_names_few_of_many_runs() -> None:
+    lines = became_of({f"r{number}": "bucket" for number in range(30)})
+    assert (len(lines), lines[-1]) == (21, "And 10 more runs.")

@@ -9,10 +9,12 @@ from typing import Any
 
 from .._core.worker_words import AnswerError, doctor_answer
 from .._tpu.workers import group_name, natural_key
-from .check import FAIL, OK, SKIPPED, Finding, examine, exit_code, one_line, worst
+from .check import FAIL, OK, SKIPPED, Finding, examine, exit_code, listed, one_line, worst
 from .slice import CHECKS as SLICE_CHECKS
 
 HERE = "controller"
+ABOUT_RUNS = ("runs", "loss")
+"""Checks of a worker about the runs of its slice: all its workers find the same."""
 # Only the first words of Ansible's failure message are used.
 _WORDS = 300
 
@@ -43,6 +45,7 @@ def report(
             rows += [_row(host, finding) for finding in answer["findings"]]
         elif answer and not answer.get("skipped"):
             rows.append(_row(host, _failed("doctor", answer)))
+    rows = _once_for_a_run(rows, {host: name for name, hosts in by_slice.items() for host in hosts})
     for name, hosts in by_slice.items():
         rows += [_row(name, finding.to_dict()) for finding in _slice(name, hosts, answers)]
     status = worst(row["status"] for row in rows)
@@ -60,6 +63,31 @@ def report(
         "fixed": fixed,
         "lines": [*map(fix_line, fixed), *map(line, bad), _counted(counts, bad)],
     }
+
+
+def _once_for_a_run(
+    rows: Sequence[dict[str, Any]], slices: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the rows, with one in place of several workers' about the same trouble of a run.
+
+    What the others say is added where it differs, such as the exit code of each.
+    """
+    together: dict[Any, list[dict[str, Any]]] = {}
+    for number, row in enumerate(rows):
+        about = (slices.get(row["host"]), row["check"], row["subject"], row.get("case"))
+        is_one = row["check"] in ABOUT_RUNS and row["status"] not in (OK, SKIPPED)
+        together.setdefault(about if is_one else number, []).append(row)
+    return [_merged(of_run) for of_run in together.values()]
+
+
+def _merged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = rows[0]
+    says: dict[str, list[str]] = {}
+    for row in rows:
+        says.setdefault(str(row["says"]), []).append(row["host"])
+    more = [f"on {listed(hosts)}: {text}" for text, hosts in says.items() if text != first["says"]]
+    host = listed([row["host"] for row in rows])
+    return {**first, "host": host, "says": "; ".join([first["says"], *more])}
 
 
 def _answer(host: str, answer: Any) -> dict[str, Any]:

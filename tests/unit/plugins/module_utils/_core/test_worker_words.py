@@ -19,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     shown_text,
     unfinished,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._host import run_states
 
 
 @pytest.mark.parametrize(
@@ -357,3 +358,8 @@ def test_a_machine_without_keys_is_not_one_that_says_nothing(
 ) -> None:
     said = {"say": "result", "status": "ok", **noted}
     assert words.applied_word("w0", json.dumps(said).encode())["git_users"] == users
+
+
+def test_the_word_for_a_refused_run_is_that_of_the_table_of_states() -> None:
+    """Neither of the two rooms may import the other."""
+    assert words.REFUSED == run_states.REFUSED

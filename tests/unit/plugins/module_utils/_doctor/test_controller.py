@@ -432,3 +432,50 @@ def test_all_is_well() -> None:
     answers = {"solo": {"findings": [row("ok")], "compare": SAID}}
     found = report({"findings": [row("ok")], "workers": {}}, answers, asked)
     assert found["exit_code"] == 0
+
+
+def test_trouble_of_a_run_is_one_row_that_names_the_workers() -> None:
+    asked = [{"host": f"pair-w{number}", "slice": "pair"} for number in range(6)]
+    asked.append({"host": "solo", "slice": "solo"})
+
+    def trouble(case: str, says: str, check: str = "runs", run: str = "oom") -> dict[str, str]:
+        return {**row("fail", check), "subject": run, "case": case, "says": says}
+
+    nan = trouble("trouble", "run nan: loss is NaN since step 121", "loss", "nan")
+    first = trouble("failed", "run oom has failed (exit code 1: RuntimeError)")
+    other = trouble("failed", "run oom has failed (ended by signal 15)")
+    disk = trouble("full", "the disk is full", "disk", "")
+    findings = {
+        "pair-w0": [first, nan, disk],
+        **{f"pair-w{number}": [other, nan, disk] for number in range(1, 6)},
+        "solo": [first],
+    }
+    answers = {host: {"findings": found, "compare": SAID} for host, found in findings.items()}
+    found = report({"findings": [row("ok", "api")], "workers": {}}, answers, asked)
+    about = [
+        (one["host"], one["says"]) for one in found["rows"] if one["check"] in ("runs", "loss")
+    ]
+    assert about == [
+        (
+            "pair-w0, pair-w1, pair-w2, pair-w3 and 2 more",
+            "run oom has failed (exit code 1: RuntimeError); on pair-w1, pair-w2, pair-w3, pair-w4 "
+            "and 1 more: run oom has failed (ended by signal 15)",
+        ),
+        ("pair-w0, pair-w1, pair-w2, pair-w3 and 2 more", nan["says"]),
+        ("solo", first["says"]),
+    ]
+    # A full disk is one of its machine.
+    assert [one["host"] for one in found["rows"] if one["check"] == "disk"] == [*findings][:6]
+
+
+def test_a_worker_on_which_a_run_is_well_is_not_named() -> None:
+    asked = [{"host": f"pair-w{number}", "slice": "pair"} for number in range(2)]
+    well = {**row("ok", "runs"), "subject": "a", "says": "running, attempt 1"}
+    bad = {**row("fail", "runs"), "subject": "a", "case": "no_agent", "says": "no agent"}
+    answers = {
+        "pair-w0": {"findings": [well], "compare": SAID},
+        "pair-w1": {"findings": [bad], "compare": SAID},
+    }
+    found = report({"findings": [row("ok")], "workers": {}}, answers, asked)
+    rows = [(one["host"], one["says"]) for one in found["rows"] if one["check"] == "runs"]
+    assert rows == [("pair-w0", "running, attempt 1"), ("pair-w1", "no agent")]

@@ -92,21 +92,26 @@ from ..module_utils._roles.training_run.changes import Change, change_of, gone
 def changes(params: dict[str, Any], files: RunFiles) -> list[Change]:
     """Return what becomes of the runs of this worker."""
     found = []
-    for file in params["files"]:
-        path = Path(file["path"])
-        if path.parent != Path(params["folder"]) or path.suffix != ".json":
-            continue
-        run = path.stem
+    paths = {Path(file["path"]): file for file in params["files"]}
+    declared = {
+        path.stem: json.loads(file["content"])
+        for path, file in paths.items()
+        if path.parent == Path(params["folder"]) and path.suffix == ".json"
+    }
+    for run, definition in declared.items():
         change = change_of(
             run,
             run in params["enabled"],
             files.definition(run),
-            json.loads(file["content"]),
+            definition,
             f"{params['folder']}/{run}.env.json" in params["changed_paths"],
             files.status(run),
         )
         found += [change] if change else []
-    return found + [gone(run, files.status(run)) for run in params["gone"]]
+    new = {run: one for run, one in declared.items() if not files.definition(run)}
+    return found + [
+        gone(run, files.status(run), files.definition(run), new) for run in params["gone"]
+    ]
 
 
 def main() -> None:

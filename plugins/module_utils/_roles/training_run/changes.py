@@ -63,11 +63,42 @@ def change_of(
     return Change(run, RESTARTED, why, _continues(why, before, after, status))
 
 
-def gone(run: str, status: Mapping[str, Any]) -> Change:
-    """Return what becomes of a run that is no longer declared."""
+def gone(
+    run: str,
+    status: Mapping[str, Any],
+    before: Mapping[str, Any],
+    new: Mapping[str, Mapping[str, Any]],
+) -> Change:
+    """Return what becomes of a run that is no longer declared.
+
+    `before` is its definition, `new` has those of the runs that are new: one of them may be this
+    run with another name.
+    """
     state = str(status.get("state", ""))
     ended = [_HOW_IT_WAS[state]] if state in ENDED else []
-    return Change(run, STOPPED, ("it is no longer declared", *ended))
+    note = _stay(status, before, new)
+    return Change(run, STOPPED, ("it is no longer declared", *ended), note)
+
+
+def _stay(
+    status: Mapping[str, Any], before: Mapping[str, Any], new: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """Say where the checkpoints of a run stay, and how another run goes on from them."""
+    folder = before.get("checkpoint_dir")
+    if not folder or not status.get("saved_at"):
+        return ""
+    stay = f"Its checkpoints{_at_step(status)} stay in {folder}"
+    for name, definition in new.items():
+        if definition.get("checkpoint_dir") == folder:
+            return f"{stay}, and {name} continues from them"
+    same = [name for name, one in new.items() if one.get("command") == before.get("command")]
+    begins = f"; {same[0]} begins at step 0" if same else ""
+    return f"{stay}{begins}. With checkpoint_dir: {folder} a run continues from them"
+
+
+def _at_step(status: Mapping[str, Any]) -> str:
+    step = status.get("step")
+    return f" at about step {step:,}" if isinstance(step, int) else ""
 
 
 def _continues(
@@ -84,9 +115,7 @@ def _continues(
     # 0 means that there is none.
     if not status.get("saved_at"):
         return ""
-    step = status.get("step")
-    at = f" at about step {step:,}" if isinstance(step, int) else ""
     return (
-        f"It continues from its checkpoint{at} in {folder}, written with the earlier "
+        f"It continues from its checkpoint{_at_step(status)} in {folder}, written with the earlier "
         f"{' and '.join(changed)}; with another checkpoint_dir it begins at step 0"
     )

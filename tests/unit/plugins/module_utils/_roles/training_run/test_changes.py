@@ -85,7 +85,7 @@ def test_what_becomes_of_a_run_that_does_not_run(
 def test_a_new_run_starts_and_one_that_is_gone_stops() -> None:
     assert change_of("lr3", True, {}, BEFORE, True, {}) == Change("lr3", "started", ("it is new",))
     assert change_of("lr3", False, {}, BEFORE, True, {}) is None
-    assert gone("lr3", RUNS).line() == "stopped: lr3: it is no longer declared"
+    assert gone("lr3", {}, BEFORE, {}).line() == "stopped: lr3: it is no longer declared"
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,38 @@ def test_a_changed_command_that_continues_from_an_old_checkpoint_is_named(
     found = change(after, status)
     assert found
     assert ("step 21,920 in /data/lr3, written with the earlier command" in found.note) is told
+
+
+@pytest.mark.parametrize(
+    ("status", "new", "note"),
+    [
+        (
+            RUNS,
+            {},
+            "Its checkpoints at about step 21,920 stay in /data/lr3. With "
+            "checkpoint_dir: /data/lr3 a run continues from them",
+        ),
+        # Renamed: the new name has a folder of its own.
+        (
+            RUNS,
+            {"lr3b": {**BEFORE, "checkpoint_dir": "/data/lr3b"}, "other": {"command": "x"}},
+            "Its checkpoints at about step 21,920 stay in /data/lr3; lr3b begins at step 0. "
+            "With checkpoint_dir: /data/lr3 a run continues from them",
+        ),
+        (
+            {**RUNS, "step": None},
+            {"lr3b": BEFORE},
+            "Its checkpoints stay in /data/lr3, and lr3b continues from them",
+        ),
+        ({**RUNS, "saved_at": 0}, {}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_a_run_that_is_gone_says_where_its_checkpoints_stay(
+    status: dict[str, Any], new: dict[str, dict[str, Any]], note: str
+) -> None:
+    assert gone("lr3", status, BEFORE, new).note == note
+
+
+def test_a_run_that_is_gone_had_no_folder() -> None:
+    assert gone("lr3", RUNS, {**BEFORE, "checkpoint_dir": ""}, {}).note == ""

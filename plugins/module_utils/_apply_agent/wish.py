@@ -51,6 +51,9 @@ def parts_of(
     }
 
 
+# Variables that a controller makes of a secret in its state folder, with the name of the file.
+_MADE_OF = {"training_run_keys": "gang_secret", "fleet_ray_token": "ray_token"}
+_RUNS = "training_run_runs"
 # Stands for the files that are sent for a role, among the variables that it uses.
 FILES = "its files"
 # What the workers of a slice must agree on: a registered result, by the role whose task has it. The
@@ -240,10 +243,23 @@ def _reason(wish: Wish, known: Known, role: str, given: str, parts: Mapping[str,
         return before.status
     if before.given != given:
         changed = differing(known.parts.get(role), parts)
-        return f"{', '.join(changed) or 'its values'} changed"
+        return f"{', '.join(changed) or 'its values'} changed{_of_which_computer(changed)}"
     if role in wish.always:
         return "what it follows may have moved"
     return ""
+
+
+def _of_which_computer(changed: Sequence[str]) -> str:
+    """Explain a change of what each controller makes of a file in its own state folder."""
+    # Another list of runs has other keys by itself.
+    made = [] if _RUNS in changed else [_MADE_OF[name] for name in changed if name in _MADE_OF]
+    if not made:
+        return ""
+    files = " and ".join(made)
+    return (
+        f", as this computer has another {files} than the one that applied before: copy the file "
+        "from that one's state folder into this one's"
+    )
 
 
 def differing(before: Optional[Mapping[str, str]], now: Mapping[str, str]) -> List[str]:

@@ -150,11 +150,11 @@ def test_a_part_runs_always_and_says_nothing_of_the_whole(asked: dict[str, Any])
 
 def test_the_variables_that_changed_are_named() -> None:
     given = {**GIVEN, "training_run": "t2"}
-    before = {"training_run_runs": "r1", "training_run_keys": "k1", "gone": "g"}
+    before = {"training_run_runs": "r1", "training_run_slice": "a", "gone": "g"}
     known = replace(KNOWN, parts={"training_run": before})
-    now = {"training_run": {"training_run_runs": "r1", "training_run_keys": "k2"}}
+    now = {"training_run": {"training_run_runs": "r1", "training_run_slice": "b"}}
     what = todo(WISH, known, given, "boot1", [], parts=now)
-    assert what.reasons == ["training_run: gone, training_run_keys changed"]
+    assert what.reasons == ["training_run: gone, training_run_slice changed"]
     # A record of an earlier version has no names.
     assert todo(WISH, KNOWN, given, "boot1", [], parts=now).reasons == [
         "training_run: its values changed"
@@ -163,6 +163,33 @@ def test_the_variables_that_changed_are_named() -> None:
     known = replace(KNOWN, parts={"training_run": {}})
     told = todo(WISH, known, given, "boot1", [], parts=many).reasons
     assert told == ["training_run: v0, v1, v2, and 6 more changed"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reason"),
+    [
+        # The keys are of other runs, by the same secret.
+        (
+            {"training_run_runs": "r1", "training_run_keys": "k1"},
+            {"training_run_runs": "r2", "training_run_keys": "k2"},
+            "training_run: training_run_keys, training_run_runs changed",
+        ),
+        (
+            {"training_run_runs": "r1", "training_run_keys": "k1"},
+            {"training_run_runs": "r1", "training_run_keys": "k2"},
+            "training_run: training_run_keys changed, as this computer has another gang_secret "
+            "than the one that applied before: copy the file from that one's state folder into "
+            "this one's",
+        ),
+    ],
+)
+def test_a_secret_of_another_computer_is_named_with_the_remedy(
+    before: dict[str, str], now: dict[str, str], reason: str
+) -> None:
+    given = {**GIVEN, "training_run": "t2"}
+    known = replace(KNOWN, parts={"training_run": before})
+    parts = {"training_run": now}
+    assert todo(WISH, known, given, "boot1", [], parts=parts).reasons == [reason]
 
 
 def test_the_parts_of_a_role_are_its_variables_and_files() -> None:

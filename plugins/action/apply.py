@@ -28,6 +28,7 @@ from ..plugin_utils.apply_wish import Order
 from ..plugin_utils.fan_out import Settings
 from ..plugin_utils.fleet_options import said_of
 from ..plugin_utils.read_inventory import Inventory, InventoryError
+from ..plugin_utils.refused import once
 from ..plugin_utils.ssh_failures import LocalTrouble
 from ..plugin_utils.ssh_targets import SshConfigError, Target
 
@@ -42,6 +43,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from ..plugin_utils.refused import once
+
 
 class ActionModule(ActionBase):
     """The verdict on one host."""
@@ -16,6 +18,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

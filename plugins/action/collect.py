@@ -18,6 +18,7 @@ from ansible.utils.display import Display
 
 from ..module_utils._core.worker_words import shown
 from ..module_utils._host.run_left import absent
+from ..plugin_utils.refused import once
 
 SPEC: dict[str, Any] = {
     "run": {"type": "str", "required": True},
@@ -43,6 +44,7 @@ class ActionModule(ActionBase):
 
     _supports_check_mode = True
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._host.state import read_text, write_atomically
 from ..plugin_utils import state_folder
+from ..plugin_utils.refused import once
 
 SPEC: dict[str, Any] = {
     "dest": {"type": "path", "required": True},
@@ -28,6 +29,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from ..module_utils._host.state import write_atomically
 from ..module_utils._roles.training_run import drill as _drill
 from ..modules.drill import ARGUMENT_SPEC
 from ..modules.tpu_vm_maintenance import DOCUMENTATION as MAINTENANCE
+from ..plugin_utils.refused import once
 
 Look = dict[str, Any]
 Judge = Callable[[Look], tuple[str, str]]
@@ -42,6 +43,7 @@ class ActionModule(ActionBase):
 
     _supports_check_mode = True
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from ..module_utils._fleet_file.fleet import check_planned
 from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
 from ..modules.fleet import rest_book
 from ..plugin_utils.fleet_options import options_of, params_of, said_of
+from ..plugin_utils.refused import once
 
 display = Display()
 # Short, so that what was asked for is shown before Ctrl-C ends this process.
@@ -44,6 +45,7 @@ ASKED = (
 class ActionModule(ActionBase):
     """The module, with a file of progress lines that is read along."""
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

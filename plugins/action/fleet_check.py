@@ -22,7 +22,7 @@ from ..module_utils._fleet_file.fleet import VARIABLES
 from ..module_utils._fleet_file.notices import notices
 from ..module_utils._schema.keys import UNREADABLE, Problem
 from ..plugin_utils import local_folders, state_folder
-from ..plugin_utils.refused import Refused
+from ..plugin_utils.refused import Refused, once
 from ..plugin_utils.role_specs import ROLES, role_options
 from ..plugin_utils.variable_files import empty_values, names_by_file
 from ..plugin_utils.worker_facts import REMEDY, SETTING, facts_are_variables
@@ -37,6 +37,7 @@ class ActionModule(ActionBase):
 
     _requires_connection = False
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
@@ -75,7 +76,7 @@ class ActionModule(ActionBase):
         if problems:
             count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
             lines = "\n".join(f"  {problem}" for problem in problems)
-            raise Refused(f"The fleet file has {count}.", f"Nothing was changed.\n{lines}")
+            raise Refused(f"The fleet file has {count}. Nothing was changed.\n{lines}")
         result.update(changed=False, digest=digest, at=time.time())
         for notice in notices(data, datetime.now(timezone.utc)):
             display.warning(str(notice))

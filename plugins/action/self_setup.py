@@ -28,6 +28,7 @@ from ..plugin_utils import apply_bundle
 from ..plugin_utils.apply_prepare import Each, asked_for, common_of, each
 from ..plugin_utils.apply_wish import order, simple
 from ..plugin_utils.fleet_options import said_of
+from ..plugin_utils.refused import once
 from ..plugin_utils.role_specs import role_options
 from ..plugin_utils.self_setup_open import Raw, open_tools, opened
 from ..plugin_utils.self_setup_publish import Slice, publish, shared_roles
@@ -55,6 +56,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._core.worker_words import shown
+from ..plugin_utils.refused import once
 from ..plugin_utils.ssh_failures import DENIED_FOR
 
 # What ssh says when it speaks with the machine and the machine does not admit the key.
@@ -24,6 +25,7 @@ class ActionModule(ActionBase):
 
     _VALID_ARGS = frozenset(("timeout", "denied_for", "sleep"))
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

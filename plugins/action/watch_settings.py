@@ -16,6 +16,7 @@ from ..module_utils._fleet_file.fleet import PLANNED
 from ..module_utils._github.client import TOKENS
 from ..module_utils._host.state import write_atomically
 from ..plugin_utils.fleet_options import options_of, params_of
+from ..plugin_utils.refused import once
 
 SPEC: dict[str, Any] = {
     "dest": {"type": "path", "required": True},
@@ -31,6 +32,7 @@ class ActionModule(ActionBase):
 
     _requires_connection = False
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._tpu.workers import GROUP_USABLE
 from .fleet_options import said_of
+from .refused import once
 
 
 class Declared(ActionBase):
     """An action that takes from the variables what its task does not say."""
 
+    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

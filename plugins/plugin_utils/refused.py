@@ -1,24 +1,38 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fail a task with a long reason, which Ansible then shows once."""
+"""Fail a task with a reason that Ansible shows once.
+
+Of a failure, Ansible shows the error, and below it the result of the task with the same text.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.utils.display import Display
+
+Run = Callable[..., dict[str, Any]]
+_ANSIBLES = ("failed", "exception", "warnings", "deprecations")
+"""Keys that Ansible itself sets from an error."""
+_ALL = 3
+"""The verbosity from which Ansible shows where an error arose."""
 
 
 class Refused(AnsibleActionFail):
-    """A failure with a summary in one line and the reason in the result of the task.
+    """A failure of which only the result of the task is shown."""
 
-    Ansible shows the text of the exception, and then the result; for other failures both are the
-    same text.
-    """
-
-    def __init__(self, summary: str, reason: str) -> None:
-        super().__init__(summary, result={"failed": True, "changed": False, "msg": reason})
+    def __init__(self, reason: str, result: Mapping[str, Any] | None = None) -> None:
+        own = {"changed": False, **(result or {}), "msg": reason}
+        super().__init__(reason, result={k: v for k, v in own.items() if k not in _ANSIBLES})
         self.reason = reason
+
+    @property
+    def omit_exception_key(self) -> bool:
+        """Return that the error is not shown beside the result."""
+        return True
 
     @property
     def result_contribution(self) -> dict[str, Any]:
@@ -30,3 +44,47 @@ class Refused(AnsibleActionFail):
         utr = super().as_task_result(utr)
         utr.msg = self.reason
         return utr
+
+
+class Unreached(AnsibleConnectionFailure):
+    """A host that cannot be reached, of which only the result of the task is shown."""
+
+    @property
+    def omit_exception_key(self) -> bool:
+        """Return that the error is not shown beside the result."""
+        return True
+
+    @property
+    def result_contribution(self) -> dict[str, Any]:
+        """Return the result, for ansible-core 2.19."""
+        return {"unreachable": True, "changed": False, "msg": self.message}
+
+    def as_task_result(self, utr: Any) -> Any:
+        """Complete the result, for later versions of ansible-core."""
+        utr = super().as_task_result(utr)
+        utr.msg = self.message
+        return utr
+
+
+def once(run: Run) -> Run:
+    """Have the method `run` of an action fail with Refused or Unreached."""
+
+    @functools.wraps(run)
+    def refused(*given: Any, **more: Any) -> dict[str, Any]:
+        if Display().verbosity >= _ALL:
+            return run(*given, **more)
+        try:
+            result = run(*given, **more)
+        except (Refused, Unreached):
+            raise
+        except AnsibleActionFail as error:
+            raise Refused(error.message, error.result) from None
+        except AnsibleConnectionFailure as error:
+            raise Unreached(error.message) from None
+        if result.get("failed"):
+            for warning in result.get("warnings") or ():
+                Display().warning(warning if isinstance(warning, str) else warning.event.msg)
+            raise Refused(str(result.get("msg")), result)
+        return result
+
+    return refused

@@ -164,7 +164,9 @@ def test_a_mistake_is_told_and_changes_nothing(fleet: Fleet, mistake: str) -> No
     began = time.monotonic()
     out = configure(fleet, fragment, tags, "ghp_wrong" if mistake == "token" else TOKEN)
     took = time.monotonic() - began
-    told = "\n".join(re.findall(r"^\[ERROR\]: (?:Task failed: )?(.*)$", out, re.M))
+    # Of a module's failure; that of an action is in its result alone.
+    errors = re.findall(r"^\[ERROR\]: (?:Task failed: )?(.*)$", out, re.M)
+    told = "\n".join([*errors, *re.findall(r"^fatal: .*?(?=^$|\Z)", out, re.M | re.S)])
     assert [word for word in words if word not in told] == [], told or out
     assert took < LIMIT, told
     assert fleet.ssh(HOST, LOOK) == before

@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.action import fleet, watch_settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
 
 ZONE = "us-central2-b"
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "on_finish": "stop"}
@@ -54,7 +55,10 @@ def run(arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
     """Return the options with which the module is run, or the result that is known before."""
     action = action_of(fleet, arguments, variables)
     with mock.patch.object(action, "_execute_module", lambda **said: said["module_args"]):
-        result: dict[str, Any] = action.run(task_vars=variables)
+        try:
+            result: dict[str, Any] = action.run(task_vars=variables)
+        except Refused as refused:
+            return {**refused.result, "failed": True}
     return result
 
 

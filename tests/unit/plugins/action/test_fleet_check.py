@@ -29,7 +29,7 @@ def run(known: str = "", **variables: Any) -> dict[str, Any]:
     try:
         result: dict[str, Any] = action.run(task_vars=variables)
     except Refused as error:
-        result = error.result
+        result = {**error.result, "failed": True}
     assert not connection.exec_command.called
     return result
 

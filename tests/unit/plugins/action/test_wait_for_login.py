@@ -10,6 +10,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.tpu.fleet.plugins.action import wait_for_login
+from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
 
 AWAY = AnsibleConnectionFailure("Failed to connect to the host via ssh:\nConnection refused")
 
@@ -33,7 +34,11 @@ def run(*answers: Any, check: bool = False, **arguments: Any) -> tuple[dict[str,
         shared_loader_obj=None,
     )
     with mock.patch.object(action, "_low_level_execute_command", side_effect=answers) as command:
-        return action.run(task_vars={"inventory_hostname": "solo", **LOGIN}), command
+        try:
+            result = action.run(task_vars={"inventory_hostname": "solo", **LOGIN})
+        except Refused as refused:
+            result = {**refused.result, "failed": True}
+    return result, command
 
 
 def test_it_tries_until_it_is_let_in_and_runs_no_module() -> None:

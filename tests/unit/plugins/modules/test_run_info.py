@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.tpu.fleet.plugins.action.run_info import line_of
 from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
 from ansible_collections.tpu.fleet.plugins.modules import run_info
 
@@ -107,16 +106,6 @@ def test_a_state_that_soon_is_another(
     record.write_text("{}")
     os.utime(record, (changed, changed))
     assert files.is_between("r", 1000.0) is between
-
-
-def test_a_run_that_does_not_run_is_a_line() -> None:
-    seen = {"run": "lr3", "state": "failed", "reason": "exit code 1"}
-    assert line_of(seen, "a", "a-w0") == (
-        "lr3 (a): failed; exit code 1; to try it again: "
-        "tpu-fleet exec --sudo --limit a-w0 -- tpu-fleet-run again lr3"
-    )
-    assert line_of({**seen, "state": "stopped", "reason": ""}, "a", "a-w0") == "lr3 (a): stopped"
-    assert line_of({**seen, "state": "succeeded"}, "a", "a-w0") == ""
 
 
 def test_what_is_left_of_a_run_that_is_not_here(capsys: pytest.CaptureFixture[str]) -> None:

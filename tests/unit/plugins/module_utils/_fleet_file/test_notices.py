@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notices import notices
 
-NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+NOW = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
 GRANT = {"zone": "us-central2-b", "generation": "v4", "tier": "on_demand", "chips": 8}
 SPOT = {"name": "a", "accelerator_type": "v4-8", "zone": "us-central2-b", "tier": "spot"}
 STEADY = {**SPOT, "name": "b", "tier": "on_demand"}

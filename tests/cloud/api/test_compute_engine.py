@@ -15,17 +15,12 @@ from uuid import uuid4
 
 import pytest
 import requests
-from discovery import check, response_of
+from compute_client import BOOT, LINK, ComputeClient
 from emulator import Emulator, reservation_of_a_day
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 
-from tpu_fleet.cloud.model.schema import COMPUTE
-
 ZONE, REGION = "us-central1-b", "us-central1"
-FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
-IMAGE = f"projects/ubuntu-os-accelerator-images/global/images/family/{FAMILY}"
-LINK = "https://www.googleapis.com/compute/v1/projects/local-project"
 POLICY = f"projects/local-project/regions/{REGION}/resourcePolicies/square"
 TEMPLATE = f"regions/{REGION}/instanceTemplates/four"
 FLEX = {
@@ -43,41 +38,8 @@ SPOT = {
 }
 
 
-class Compute:
-    """A client of one cloud's Compute Engine."""
-
-    def __init__(self, cloud: Emulator) -> None:
-        self.cloud = cloud
-        self.base = f"{cloud.url}compute/v1/projects/local-project/"
-
-    def ask(self, method: str, path: str, body: Any = None, **query: str) -> requests.Response:
-        """Ask; an answer has the form that Google's discovery document says."""
-        answer = requests.request(method, self.base + path, json=body, params=query, timeout=60)
-        if answer.status_code == 200:
-            message = response_of(COMPUTE, method, f"projects/local-project/{path}")
-            check(COMPUTE, message, answer.json())
-        return answer
-
-    def get(self, path: str, **query: str) -> Any:
-        answer = self.ask("GET", path, **query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def post(self, path: str, body: Any = None, **query: str) -> Any:
-        answer = self.ask("POST", path, body, **query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def delete(self, path: str) -> Any:
-        answer = self.ask("DELETE", path)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def refused(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, str]:
-        answer = self.ask(method, path, body, **query)
-        error = answer.json()["error"]
-        assert error["errors"][0]["message"] == error["message"]
-        return answer.status_code, error["message"]
+class Compute(ComputeClient):
+    """A client with the requests of these tests."""
 
     def insert(self, name: str, zone: str = ZONE, **more: Any) -> Any:
         return self.post(f"zones/{zone}/instances", instance(name, zone, **more))
@@ -109,7 +71,7 @@ def instance(
     return {
         "name": name,
         "machineType": f"zones/{zone}/machineTypes/{kind}",
-        "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": IMAGE}}],
+        "disks": [BOOT],
         "networkInterfaces": [
             {"network": "global/networks/default", "accessConfigs": [{"type": "ONE_TO_ONE_NAT"}]}
         ],

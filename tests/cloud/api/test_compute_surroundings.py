@@ -10,57 +10,21 @@ from typing import Any
 
 import pytest
 import requests
-from discovery import check, response_of
+from compute_client import BOOT, FAMILY, HERE, IMAGE, LINK, ComputeClient
 from emulator import ROOT, Emulator
 
 from tpu_fleet.cloud.machines.none import NoMachines
 from tpu_fleet.cloud.model import catalog, known_methods
 from tpu_fleet.cloud.model.clock import Clock
 from tpu_fleet.cloud.model.cloud import Cloud
-from tpu_fleet.cloud.model.schema import COMPUTE
 from tpu_fleet.cloud.model.store import Store
 from tpu_fleet.cloud.serve.frontend import FrontEnd
 
 ZONE, REGION = "us-east5-a", "us-east5"
-HERE = "projects/local-project"
-LINK = f"https://www.googleapis.com/compute/v1/{HERE}"
-FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
-IMAGE = f"projects/ubuntu-os-accelerator-images/global/images/family/{FAMILY}"
-BOOT = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": IMAGE}}
 
 
-class Compute:
-    """A client of one cloud's Compute Engine."""
-
-    def __init__(self, cloud: Emulator) -> None:
-        self.cloud = cloud
-
-    def ask(self, method: str, path: str, body: Any = None, **query: str) -> requests.Response:
-        """Ask; an answer has the form that Google's discovery document says."""
-        url = f"{self.cloud.url}compute/v1/{HERE}/{path}"
-        answer = requests.request(method, url, json=body, params=query, timeout=60)
-        if answer.status_code == 200 and "fields" not in query:
-            check(COMPUTE, response_of(COMPUTE, method, f"{HERE}/{path}"), answer.json())
-        return answer
-
-    def get(self, path: str, **query: str) -> Any:
-        answer = self.ask("GET", path, **query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def post(self, path: str, body: Any = None, **query: str) -> Any:
-        answer = self.ask("POST", path, body, **query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def delete(self, path: str) -> Any:
-        answer = self.ask("DELETE", path)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def refused(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, str]:
-        answer = self.ask(method, path, body, **query)
-        return answer.status_code, answer.json()["error"]["message"]
+class Compute(ComputeClient):
+    """A client with the requests of these tests."""
 
     def insert(self, name: str, **more: Any) -> Any:
         """Create an instance."""

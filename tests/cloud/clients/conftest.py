@@ -6,24 +6,18 @@ They run in an environment of their own, which `scripts/test-clients` makes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from local_cloud import LocalCloud, serving
+from local_cloud import Redirect, cloud, served
 from redirect import redirect
+
+__all__ = ["cloud", "redirection", "served"]
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[LocalCloud]:
-    with serving(redirect) as cloud:
-        yield cloud
-
-
-@pytest.fixture
-def cloud(served: LocalCloud) -> LocalCloud:
-    served.control("reset", {})
-    return served
+def redirection() -> Redirect:
+    return redirect

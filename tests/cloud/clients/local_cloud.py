@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ from ports import free_port
 HOME = Path.home()
 ROOT = Path(__file__).resolve().parents[3]
 PORT, GRPC_PORT = free_port(), free_port()
+Redirect = Callable[[pytest.MonkeyPatch], None]
+"""Leads a program that asks Google to the local cloud: a fixture `redirection` of each folder."""
 
 
 class LocalCloud:
@@ -77,13 +78,20 @@ class LocalCloud:
         return [(node["zone"], node["state"]) for node in state["nodes"]]
 
 
-@contextmanager
-def serving(redirect: Callable[[pytest.MonkeyPatch], None]) -> Iterator[LocalCloud]:
-    """Bring a local cloud up for programs that `redirect` leads there, and down again."""
+@pytest.fixture(scope="session")
+def served(redirection: Redirect) -> Iterator[LocalCloud]:
+    """Bring a local cloud up for programs that `redirection` leads there, and down again."""
     with pytest.MonkeyPatch.context() as patch:
-        redirect(patch)
+        redirection(patch)
         cloud = LocalCloud()
         cloud.up()
         yield cloud
         cloud.command("down")
     shutil.rmtree(HOME)
+
+
+@pytest.fixture
+def cloud(served: LocalCloud) -> LocalCloud:
+    """Return the local cloud, with nothing in it."""
+    served.control("reset", {})
+    return served

@@ -17,7 +17,9 @@ import httpx
 from google.auth.credentials import Credentials
 from google.cloud.tpu_v2alpha1.services.tpu.transports import TpuGrpcTransport
 from iris.cluster.platforms.gcp.cloud import CloudGcpService
-from local_cloud import GRPC_PORT, PORT, LocalCloud, serving
+from local_cloud import GRPC_PORT, PORT, LocalCloud, Redirect, cloud, served
+
+__all__ = ["cloud", "redirection", "served", "service"]
 
 
 class Renewable(Credentials):  # type: ignore[misc]
@@ -51,15 +53,8 @@ def redirect(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[LocalCloud]:
-    with serving(redirect) as cloud:
-        yield cloud
-
-
-@pytest.fixture
-def cloud(served: LocalCloud) -> LocalCloud:
-    served.control("reset", {})
-    return served
+def redirection() -> Redirect:
+    return redirect
 
 
 @pytest.fixture

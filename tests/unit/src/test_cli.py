@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -47,6 +50,67 @@ def test_no_summary_is_cut_at_eighty_columns() -> None:
 
     assert isinstance(main, click.Group)
     assert cut(main, ()) == []
+
+
+def walked(
+    command: click.Command = main, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield all commands with the words that lead to them, the groups among them."""
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            one = command.get_command(context, name)
+            assert one
+            yield from walked(one, (*words, name))
+
+
+def named(words: list[str]) -> tuple[click.Command, list[str]]:
+    """Return the command that words of a command line name, and the words after its name."""
+    command: click.Command | None = main
+    while isinstance(command, click.Group) and words:
+        command, words = command.get_command(click.Context(command), words[0]), words[1:]
+    assert command
+    return command, words
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Return the options of a command, and of a group also those of its commands."""
+    found = [one for _words, each in walked(command) for one in each.params]
+    return {option for one in found for option in (*one.opts, *one.secondary_opts)}
+
+
+HELPS = {" ".join(words) or "tpu-fleet": (words, command) for words, command in walked()}
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_a_help_names_only_options_that_exist(name: str) -> None:
+    words, command = HELPS[name]
+    told = CliRunner().invoke(main, [*words, "--help"], prog_name="tpu-fleet")
+    assert told.exit_code == 0
+    assert set(OPTION.findall(told.output)) <= options_of(command) | {"--help", "--version"}
+    # None is cut, at the width of any terminal.
+    assert [line for line in told.output.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_what_a_help_says_to_type_is_accepted(name: str) -> None:
+    _words, command = HELPS[name]
+    # Two spaces begin a remark beside it.
+    lines = re.findall(r"^ +tpu-fleet (.+?)(?:  .*)?$", command.help or "", re.MULTILINE)
+    for line in lines:
+        one, words = named(shlex.split(line.partition(" < ")[0]))
+        one.make_parser(click.Context(one)).parse_args(words)
+
+
+def test_a_health_is_given_by_its_option() -> None:
+    """The help once said that HEALTHY restores a node, and HEALTHY alone was refused."""
+    command, words = named(["cloud", "unhealthy", "cheap", "--health", "HEALTHY"])
+    assert command.make_parser(click.Context(command)).parse_args(words)[0]["health"] == "HEALTHY"
+    assert re.findall(r"(\S+) HEALTHY", str(command.help)) == ["--health"]
+    with pytest.raises(click.UsageError, match="unexpected extra argument"):
+        command.make_context("unhealthy", ["cheap", "HEALTHY"])
 
 
 @pytest.mark.parametrize(

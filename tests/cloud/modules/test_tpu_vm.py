@@ -25,9 +25,9 @@ def client_of(cloud: Emulator) -> Client:
     return Client(cloud.project, endpoint=cloud.url)
 
 
-def test_each_change_in_check_mode_for_real_and_again(cloud: Emulator, tmp_path: Path) -> None:
+def test_as_ansible_runs_it(cloud: Emulator, tmp_path: Path) -> None:
     done = subprocess.run(
-        ["ansible-playbook", str(HERE / "each_change.yml")],
+        ["ansible-playbook", str(HERE / "as_ansible_runs_it.yml")],
         env=cloud.env(HOME=str(tmp_path)),
         cwd=tmp_path,
         capture_output=True,
@@ -36,8 +36,51 @@ def test_each_change_in_check_mode_for_real_and_again(cloud: Emulator, tmp_path:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("TASK [Compare]") == 6
+    assert done.stdout.count("TASK [Compare]") == 1
     assert client_of(cloud).nodes.list().items == []
+
+
+EVERYTHING = {
+    "labels": {"team": "speech"},
+    "metadata": {"note": "two"},
+    "tags": ["a"],
+    "description": "second",
+    "external_ips": False,
+    "data_disks": [{"source_disk": "disk-1"}],
+}
+
+
+def test_each_change_in_check_mode_for_real_and_again(cloud: Emulator, module: Any) -> None:
+    """Only the second changes anything, and the first says so."""
+    module("disk", {"name": "disk-1", "zone": Emulator.zone, "size_gb": 10})
+    changes: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("create", {"labels": {"team": "vision"}}),
+        ("patch", EVERYTHING),
+        ("patch", {"purge": ["data_disks", "tags"]}),
+        ("stop", {"state": "stopped"}),
+        ("start", {"state": "started"}),
+        ("delete", {"state": "absent"}),
+    )
+    for action, options in changes:
+        args = {**NODE, **options}
+        before = there(module)
+        dry = module("tpu_vm", args, check=True)
+        assert there(module) == before
+        real = module("tpu_vm", args)
+        for result in (dry, real):
+            assert result["changed"]
+            assert [one["action"] for one in result["actions"]] == [action]
+            assert result["diff"]["before"] != result["diff"]["after"]
+        assert dry["diff"]["before"] == real["diff"]["before"]
+        for check in (True, False):
+            again = module("tpu_vm", args, check=check)
+            assert (again["rc"], again["changed"]) == (0, False), again
+        assert [real["tpu_vm"]] == (there(module) or [{}])
+    assert there(module) == []
+
+
+def there(module: Any) -> Any:
+    return module("tpu_vm_info", {})["tpu_vms"]
 
 
 def test_created_node_is_as_wanted(cloud: Emulator, module: Any) -> None:

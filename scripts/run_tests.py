@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the stages of the test suite side by side; print what failed and what took the time.
 
-    scripts/run_tests.py check          lint, types, unit tests
+    scripts/run_tests.py check          lint of Python and YAML, types, unit tests
     scripts/run_tests.py test           everything that CI runs
     scripts/run_tests.py test-all       the same, then in turn what is too long for CI
     scripts/run_tests.py STAGE ...      the named ones in turn
@@ -87,8 +87,6 @@ LINT_ENV = {
 
 # Two at a time.
 CHECK = (
-    # It starts Ansible for each playbook; half of them are molecule's, which runs them.
-    Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
     Stage("ruff", ("ruff", "check", ".")),
     Stage("format", ("ruff", "format", "--check", ".")),
     Stage("yamllint", ("yamllint", "--strict", ".")),
@@ -104,6 +102,8 @@ FULL = (
     Stage("stories", in_ci(STORIES)),
     # Ray is installed and started on three machines: that is for molecule_by_hosts and the lab.
     Stage("molecule", ("scripts/molecule", "test", "--all", "--report", "--exclude=ray_cluster")),
+    # It starts Ansible for each playbook; half of them are molecule's, which runs them.
+    Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
     *CHECK,
     Stage(
         "api",
@@ -127,9 +127,6 @@ FULL = (
     Stage("property", in_ci("-n", "2", "tests/worlds/property")),
     # Each of its tests starts gcloud, which is a second of a core.
     Stage("gcloud", in_ci("-n", "3", "tests/cloud/gcloud")),
-    # The documentation as a site, without a warning and without a dead link, on a phone and on a
-    # laptop.
-    Stage("site", ("sh", "-c", "make site && .venv/bin/python scripts/site/look.py")),
     Stage("package", ("scripts/check-package",)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),
@@ -193,6 +190,13 @@ MORE = (
     Stage("runs", pytest("-x", RUNS), tests=(*PRODUCT, RUNS)),
     Stage("people", pytest(*PEOPLE), tests=(*PRODUCT, *PEOPLE)),
     Stage(
+        "cloud_rest",
+        pytest(
+            "-m", "night", *(f"tests/cloud/{one}" for one in ("playbooks", "run_agent", "watch"))
+        ),
+        tests=(*PRODUCT, "examples/jax", "tests/cloud"),
+    ),
+    Stage(
         "machines_rest",
         pytest("-m", "night", "tests/machines/local_cloud"),
         tests=(*PRODUCT, "tests/machines/local_cloud"),
@@ -223,6 +227,14 @@ MORE = (
         "tutorial",
         pytest("tests/machines/tutorial"),
         tests=(*PRODUCT, "docs/tutorial.md", "tests/machines/tutorial"),
+    ),
+    # The documentation as a site, without a warning and without a dead link, on a phone and on a
+    # laptop. In CI tests/unit/test_docs.py follows the links of its pages, and test_site.py has the
+    # builder's parts.
+    Stage(
+        "site",
+        ("sh", "-c", "make site && .venv/bin/python scripts/site/look.py"),
+        tests=("docs", "README.md", "roles", "plugins", "scripts/site", "requirements/docs.txt"),
     ),
     # Galaxy's own check of the collection.
     Stage(

@@ -82,6 +82,9 @@ def test_without_the_api_the_plan_says_what_is_missing_and_nothing_else(
     assert not re.search("Invalid host pattern|plugin", out)
 
 
+# Each of five plays starts a module for each entry. In CI tests/cloud/modules/test_around.py has
+# the modules, in check mode, for real and again, and the tests beside this one have the plays.
+@pytest.mark.night
 def test_all_is_foreseen_done_and_then_done(new: Emulator, play: Play) -> None:
     for part, count in (("enable_api", 1), ("project", 4)):
         words = ("ansible-playbook", f"tpu.fleet.{part}")

@@ -182,6 +182,8 @@ def test_outages_and_expired_credentials_are_said_once_and_survived(
     assert watched.node()["state"] == "READY"
 
 
+# In CI tests/unit/src/watch/test_clock.py has the lease, whatever happens to clocks.
+@pytest.mark.night
 def test_of_several_watchers_one_works(cloud: Emulator, watched: Any) -> None:
     watched.get(SOLO)
     watched.declare(fleet_slices=[SOLO])

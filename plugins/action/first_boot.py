@@ -12,7 +12,6 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
 from ..module_utils._roles.host_base.first_boot import QUESTION, as_text, explain
-from ..plugin_utils.refused import once
 
 # What the installed ansible-core itself compares with.
 LEAST: tuple[int, int] = getattr(basic, "_PY_MIN", (3, 8))
@@ -21,7 +20,6 @@ LEAST: tuple[int, int] = getattr(basic, "_PY_MIN", (3, 8))
 class ActionModule(ActionBase):
     """The module, and a question to the host's shell when it did not run."""
 
-    @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:

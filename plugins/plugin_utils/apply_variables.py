@@ -21,6 +21,8 @@ _THE_SAME = frozenset({"hostvars", "groups"})
 _NEVER_THE_SAME = frozenset(
     {"vars", "varnames", "random", "shuffle", "random_mac", "random_string"}
 )
+# What differs between controllers, and is read by no role: what is made of it is evaluated here.
+_OF_A_CONTROLLER = frozenset({"fleet_state_dir"})
 # The folders of a role in which its tasks read variables.
 _READ = ("defaults", "vars", "tasks", "handlers", "templates", "meta")
 # What decides over roles without being named there: they read the code trees on the host itself.
@@ -107,7 +109,7 @@ def uses_of(
             if not more:
                 break
             used |= more
-        found[role] = sorted(used)
+        found[role] = sorted(used - _OF_A_CONTROLLER)
     return found
 
 

@@ -62,6 +62,20 @@ def test_a_role_has_to_do_with_what_it_names_and_what_that_is_made_of(tmp_path: 
     }
 
 
+def test_where_a_controller_keeps_its_state_changes_no_machine() -> None:
+    """Two computers that apply have two folders; what they make of them is what counts."""
+    variables = {
+        "fleet_state_dir": "/home/alice/state",
+        "training_run_keys": "{{ lookup('password', fleet_state_dir ~ '/gang_secret') }}",
+    }
+    for role in ("training_run", "code_checkout", "ray_cluster"):
+        uses = uses_of(apply_bundle.ROOT / "roles", [role], variables)
+        assert "fleet_state_dir" not in uses[role]
+    # No role reads it by itself, so that no machine misses it.
+    texts = [path.read_text() for path in (apply_bundle.ROOT / "roles").rglob("*.yml")]
+    assert not any("fleet_state_dir" in text for text in texts)
+
+
 def test_roles_of_the_collection() -> None:
     """People concern what they log in to; a run concerns nobody else."""
     variables: dict[str, Any] = {

@@ -21,7 +21,8 @@ _THE_SAME = frozenset({"hostvars", "groups"})
 _NEVER_THE_SAME = frozenset(
     {"vars", "varnames", "random", "shuffle", "random_mac", "random_string"}
 )
-# What differs between controllers, and is read by no role: what is made of it is evaluated here.
+# What differs between controllers: where a value that is evaluated here is made of it, only that
+# value counts.
 _OF_A_CONTROLLER = frozenset({"fleet_state_dir"})
 # The folders of a role in which its tasks read variables.
 _READ = ("defaults", "vars", "tasks", "handlers", "templates", "meta")
@@ -96,11 +97,14 @@ def uses_of(
     Every word in a role that is the name of a variable counts. This may find too many, which costs
     a run of the role that changes nothing, but never too few.
     """
+    here = controllers_own(variables)
     through = {
         name: {word for text in strings(value) for word in _NAME.findall(text)} & set(variables)
         for name, value in variables.items()
         if is_template(value)
     }
+    for name in here:
+        through[name] -= _OF_A_CONTROLLER
     found = {}
     for role in order:
         used = (_words(roles / role) | _ALSO.get(role, frozenset())) & set(variables)
@@ -109,7 +113,7 @@ def uses_of(
             if not more:
                 break
             used |= more
-        found[role] = sorted(used - _OF_A_CONTROLLER)
+        found[role] = sorted(used)
     return found
 
 

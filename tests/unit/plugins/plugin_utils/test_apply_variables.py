@@ -71,9 +71,10 @@ def test_where_a_controller_keeps_its_state_changes_no_machine() -> None:
     for role in ("training_run", "code_checkout", "ray_cluster"):
         uses = uses_of(apply_bundle.ROOT / "roles", [role], variables)
         assert "fleet_state_dir" not in uses[role]
-    # No role reads it by itself, so that no machine misses it.
-    texts = [path.read_text() for path in (apply_bundle.ROOT / "roles").rglob("*.yml")]
-    assert not any("fleet_state_dir" in text for text in texts)
+    # A machine that evaluates a template with it needs it.
+    variables["training_run_runs"] = [{"env": {"STATE": "{{ fleet_state_dir }}"}}]
+    uses = uses_of(apply_bundle.ROOT / "roles", ["training_run"], variables)
+    assert "fleet_state_dir" in uses["training_run"]
 
 
 def test_roles_of_the_collection() -> None:

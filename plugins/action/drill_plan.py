@@ -11,6 +11,7 @@ from ..filter.machines import machines
 from ..module_utils._roles.training_run.drill import NUMBERS, plan
 from ..module_utils._tpu.workers import GROUP_USABLE
 from ..plugin_utils.declared import Declared
+from ..plugin_utils.refused import Refused
 
 DEFAULTS = {
     "fleet_drill_worker": 0,
@@ -36,11 +37,11 @@ class ActionModule(Declared):
         usable = self.vars["groups"].get(GROUP_USABLE, [])
         asked["machines"] = machines(self.vars["hostvars"], usable)
         planned = plan(asked)
+        if planned["problems"]:
+            raise Refused(" ".join(planned["problems"]))
         planned["at"] = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         planned["lines"] = [
             f"{step['drill']}: {'skipped: ' + step['skip'] if step['skip'] else step['does']}"
             for step in planned["steps"]
         ]
-        if planned["problems"]:
-            planned.update(failed=True, msg=" ".join(planned["problems"]))
         return planned

@@ -132,7 +132,8 @@ def test_nothing_is_done_unless_it_is_meant(fleet: Fleet) -> None:
         ({"fleet_drill_seconds": "1"}, "fleet_drill_seconds: '1' is not"),
     ):
         told = fleet.play(*words("count", "kill", **change), ok=False)
-        assert said in " ".join(told.split()), told
+        # YAML writes a quote within quotes twice.
+        assert " ".join(told.split()).replace("''", "'").count(said) == 1, told
     told = fleet.play(*words("count", "kill", "disk"), "--check")
     assert "kills the program on anvil with signal 9" in told
     after = fleet.status(HOST, "count")

@@ -183,7 +183,8 @@ def maintenance_text(coming: Any) -> str:
         return ""
     start = str(coming.get("windowStartTime") or coming.get("latestWindowStartTime") or "")
     instant = parse_time(start)
-    when = f"at {instant:%Y-%m-%d %H:%M} UTC" if instant else f"at {start or 'soon'}"
+    when = f"at {start}" if start else "soon"
+    when = f"at {instant:%Y-%m-%d %H:%M} UTC" if instant else when
     return f"{coming.get('type', 'maintenance')} {when}"
 
 

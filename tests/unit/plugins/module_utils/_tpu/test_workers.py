@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
+    maintenance_text,
     natural_key,
     node_facts,
     workers_of,
@@ -187,3 +188,20 @@ def test_what_is_the_same_for_all_workers_of_a_node_is_held_once() -> None:
     for name in ("tpu_vm_slice_hosts", "tpu_vm_labels"):
         assert first.variables[name] is last.variables[name]
     assert first.without("is away").node_groups is last.node_groups
+
+
+@pytest.mark.parametrize(
+    ("coming", "text"),
+    [
+        ({}, ""),
+        (None, ""),
+        (
+            {"type": "SCHEDULED", "windowStartTime": "2026-11-28T01:31:20.171036000Z"},
+            "SCHEDULED at 2026-11-28 01:31 UTC",
+        ),
+        ({"latestWindowStartTime": "2026-11-28T01:31:20Z"}, "maintenance at 2026-11-28 01:31 UTC"),
+        ({"type": "SCHEDULED"}, "SCHEDULED soon"),
+    ],
+)
+def test_an_announced_maintenance_is_shown_with_its_minute(coming: Any, text: str) -> None:
+    assert maintenance_text(coming) == text

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say what it means when a host cannot be worked with, and what mends it. No I/O."""
+"""Explain why a host cannot be worked with, and name the remedy. No I/O."""
 
 from __future__ import annotations
 

@@ -116,6 +116,20 @@ def test_what_people_read_first_is_plain(texts: Any) -> None:
     assert old == {}
 
 
+def test_messages_of_tasks_are_plain() -> None:
+    paths = [*(ROOT / "playbooks").rglob("*.yml"), *(ROOT / "roles").glob("*/tasks/*.yml")]
+    found = [
+        (path.name, text)
+        for path in paths
+        # A message goes on in the lines that are indented further.
+        for _indent, text in re.findall(
+            r"(?m)^( *)(?:fail_|success_)?msg: (.*(?:\n\1 +.*)*)", path.read_text()
+        )
+    ]
+    assert len(found) > 40
+    assert [one for one in found if OLD_WORDS.search(MARKUP.sub("", one[1]))] == []
+
+
 def test_names_of_tasks_are_short() -> None:
     """A name is shown for each task of each host: it is a title and no sentence."""
     long = [(place, name) for place, name in of_tasks() if len(MARKUP.sub("x", name).split()) > 10]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Repairs that need nobody's consent. Runs on Python 3.8.
+"""The safe repairs. Runs on Python 3.8.
 
 Each repair checks again, immediately before it acts, whether it is still safe. None ends, signals
 or disturbs another user's process.

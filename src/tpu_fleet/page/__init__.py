@@ -1,4 +1,4 @@
-"""The fleet's page: one file of HTML that asks nobody for anything, from the history.
+"""The fleet's page: one self-contained HTML file, made of the history.
 
 May import: history, show, workers.
 """

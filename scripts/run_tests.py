@@ -75,6 +75,13 @@ PEOPLE = tuple(
 )
 VERIFY_FAILS = "tests/machines/e2e/test_verify_fails.py"
 
+# The longest scenarios of molecule. In CI tests/machines/e2e applies these roles twice, in check
+# mode and after a reboot; tests/cloud/modules (code_trees, python_venv) and tests/cloud/run_agent
+# have what they do with code, packages and runs.
+NIGHT_SCENARIOS = tuple(
+    f"--exclude={role}" for role in ("ray_cluster", "code_checkout", "python_env", "training_run")
+)
+
 # What a stage with machines tests: the whole product, and the machines it runs on.
 PRODUCT = ("plugins", "roles", "playbooks", "src", "requirements", "tests/support")
 ROLES_CODE = ("plugins", "roles", "playbooks", "extensions/molecule")
@@ -102,8 +109,7 @@ CHECK = (
 # first. Any of them may run beside any other: tests/support/ports.py gives each cloud a free port.
 FULL = (
     Stage("stories", in_ci(STORIES)),
-    # Ray is installed and started on three machines: that is for molecule_by_hosts and the lab.
-    Stage("molecule", ("scripts/molecule", "test", "--all", "--report", "--exclude=ray_cluster")),
+    Stage("molecule", ("scripts/molecule", "test", "--all", "--report", *NIGHT_SCENARIOS)),
     # It starts Ansible for each playbook; half of them are molecule's, which runs them.
     Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
     *CHECK,
@@ -119,16 +125,16 @@ FULL = (
             "--ignore=tests/cloud/sweeps",
         ),
     ),
+    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
     Stage("story", in_ci("-x", "tests/machines/e2e")),
     Stage("machines", in_ci("tests/machines/local_cloud")),
-    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
+    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
+    # Each of its tests starts gcloud, which is a second of a core.
+    Stage("gcloud", in_ci("-n", "3", "tests/cloud/gcloud")),
     Stage(
         "sanity",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--skip-test", test))),
     ),
-    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
-    # Each of its tests starts gcloud, which is a second of a core.
-    Stage("gcloud", in_ci("-n", "3", "tests/cloud/gcloud")),
     Stage("package", ("scripts/check-package",)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),
@@ -159,6 +165,7 @@ MORE = (
         ("scripts/ansible-test", "units", "--requirements", "--venv"),
         tests=("plugins", "roles", "tests/unit/plugins", "tests/unit/roles"),
     ),
+    Stage("molecule_push", ("scripts/molecule",), tests=ROLES_CODE),
     Stage("molecule_by_hosts", ("scripts/molecule_by_hosts.py",), tests=ROLES_CODE),
     Stage("verify_fails", pytest("-m", "night", VERIFY_FAILS), tests=ROLES_CODE),
     # Each boots machines with kernels of their own, which are programs here: slow ones.

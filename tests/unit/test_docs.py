@@ -135,7 +135,7 @@ def test_every_variable_of_the_playbooks_is_explained() -> None:
     """What a person may set is what has a default, save for what tasks tell each other."""
     told = {
         *("fleet_find_attempt", "fleet_expected_workers", "fleet_admitted_keys", "fleet_teardown"),
-        *("fleet_finish", "fleet_collect_everything", "fleet_drill_went"),
+        *("fleet_finish", "fleet_collect_everything", "fleet_drill_went", "fleet_applied"),
     }
     page = "".join(page.read_text() for page in DOCS.glob("*.md"))
     for playbook in (ROOT / "playbooks").rglob("*.yml"):

@@ -20,7 +20,9 @@ SPEC: dict[str, Any] = {
     },
     "seen": {"type": "list", "elements": "str", "default": []},
 }
-VARIABLES = (*around.AROUND, "fleet_owner", "fleet_zone", "fleet_project", "fleet_api_endpoint")
+PLACE = ("fleet_owner", "fleet_zone", "fleet_project", "fleet_api_endpoint")
+# The slices say in which zone a disk is that names none.
+VARIABLES = (*around.AROUND, "fleet_slices", *PLACE)
 
 
 class ActionModule(Declared):

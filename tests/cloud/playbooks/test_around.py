@@ -28,15 +28,15 @@ all:
   children: {tpu_leaders: {hosts: {here: {}}}}
 """
 FLEET: dict[str, Any] = {
-    "fleet_zone": Emulator.zone,
     "fleet_allocations": "unrestricted",
     "fleet_slices": [SOLO, LATER],
     "fleet_services": ["container.googleapis.com"],
     "fleet_project_keys": [{"user": "alice", "key": f"{KEY} alice"}],
     "fleet_mosh": {"source_ranges": ["203.0.113.0/24"], "target_tags": ["mosh"]},
     "fleet_disks": [
+        # It is in the zone of its slices.
         {"name": "checkpoints", "size_gb": 20, "slices": ["solo-0", "later"], "mode": "read_only"},
-        {"name": "spare", "size_gb": 10},
+        {"name": "spare", "size_gb": 10, "zone": Emulator.zone},
     ],
     "fleet_service_account": {"buckets": [{"name": "lab-data", "access": "write"}]},
 }
@@ -75,9 +75,9 @@ def new(prepared: Emulator) -> Emulator:
 def test_without_the_api_the_plan_says_what_is_missing_and_nothing_else(
     new: Emulator, play: Play
 ) -> None:
-    fleet = {key: FLEET[key] for key in ("fleet_slices", "fleet_zone")}
+    fleet = {key: FLEET[key] for key in ("fleet_slices", "fleet_allocations")}
     words = ("ansible-playbook", "tpu.fleet.site", "--check")
-    out = play(*words, fleet={**fleet, "fleet_allocations": "unrestricted"}, ok=False)
+    out = play(*words, fleet=fleet, ok=False)
     assert "gcloud services enable tpu.googleapis.com" in " ".join(out.split())
     assert not re.search("Invalid host pattern|plugin", out)
 
@@ -100,8 +100,7 @@ def test_all_is_foreseen_done_and_then_done(new: Emulator, play: Play) -> None:
 
 
 def test_a_fleet_file_without_any_of_it_changes_nothing(prepared: Emulator, play: Play) -> None:
-    around = {key: value for key, value in FLEET.items() if key in ("fleet_slices", "fleet_zone")}
-    fleet = {**around, "fleet_allocations": "unrestricted"}
+    fleet = {key: FLEET[key] for key in ("fleet_slices", "fleet_allocations")}
     assert changes(play("ansible-playbook", "tpu.fleet.project", fleet=fleet)) == 0
 
 

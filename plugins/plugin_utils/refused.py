@@ -21,10 +21,16 @@ _ALL = 3
 """The verbosity from which Ansible shows where an error arose."""
 
 
+def _unfolded(reason: str) -> str:
+    """Return a text of which Ansible folds no line, so that a command in it can be copied."""
+    return f"{reason.rstrip()}\n"
+
+
 class Refused(AnsibleActionFail):
     """A failure of which only the result of the task is shown."""
 
     def __init__(self, reason: str, result: Mapping[str, Any] | None = None) -> None:
+        reason = _unfolded(reason)
         own = {"changed": False, **(result or {}), "msg": reason}
         super().__init__(reason, result={k: v for k, v in own.items() if k not in _ANSIBLES})
         self.reason = reason
@@ -57,12 +63,12 @@ class Unreached(AnsibleConnectionFailure):
     @property
     def result_contribution(self) -> dict[str, Any]:
         """Return the result, for ansible-core 2.19."""
-        return {"unreachable": True, "changed": False, "msg": self.message}
+        return {"unreachable": True, "changed": False, "msg": _unfolded(self.message)}
 
     def as_task_result(self, utr: Any) -> Any:
         """Complete the result, for later versions of ansible-core."""
         utr = super().as_task_result(utr)
-        utr.msg = self.message
+        utr.msg = _unfolded(self.message)
         return utr
 
 

@@ -299,6 +299,7 @@ Results = dict[str, tuple[int, float, float]]
 def run(stage: Stage, results: Results, running: dict[str, float]) -> None:
     log = LOGS / f"{stage.name}.log"
     started = running[stage.name] = time.monotonic()
+    tested = RECORD.committed(stage.name)
     environment = {
         **os.environ,
         **stage.env,
@@ -312,7 +313,7 @@ def run(stage: Stage, results: Results, running: dict[str, float]) -> None:
     took = time.monotonic() - started
     results[stage.name] = (code, took, cpu)
     if code == 0:
-        RECORD.passed(stage.name)
+        RECORD.passed(stage.name, tested)
     del running[stage.name]
     said = log.read_text(errors="replace")
     shown = telling(said) if code else [n for n in said.splitlines() if n.startswith(NOTE)]

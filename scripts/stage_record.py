@@ -25,17 +25,23 @@ class StageRecord:
         self.tested = tested
         self.file = root / "tests" / "stages.json"
 
-    def passed(self, stage: str) -> None:
-        """Note that a stage passed, if what it tests is committed."""
+    def committed(self, stage: str) -> str:
+        """Return the hash of the files that a stage tests; nothing if some are not committed."""
         if stage not in self.tested or self._git(
             "status", "--porcelain", "--", *self._paths(stage)
         ):
+            return ""
+        return self._contents(stage)
+
+    def passed(self, stage: str, began_with: str) -> None:
+        """Note that a stage passed, if the committed files are still those that it began with."""
+        if not began_with or self.committed(stage) != began_with:
             return
         record = self._read()
         record[stage] = {
             "commit": self._git("rev-parse", "--short=8", "HEAD"),
             "day": time.strftime("%Y-%m-%d", time.gmtime()),
-            "contents": self._contents(stage),
+            "contents": began_with,
         }
         self.file.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
 

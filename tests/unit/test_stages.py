@@ -53,13 +53,17 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
+def passed(record: StageRecord, stage: str) -> None:
+    record.passed(stage, record.committed(stage))
+
+
 def test_a_stage_without_an_entry_has_not_passed(checkout: Checkout) -> None:
     assert checkout.record.stale() == ["siege: no record", "clients: no record"]
 
 
 def test_a_stage_that_passed_is_reported_again_when_its_files_change(checkout: Checkout) -> None:
     for stage in ("siege", "clients"):
-        checkout.record.passed(stage)
+        passed(checkout.record, stage)
     assert checkout.record.stale() == []
     head = checkout.git("rev-parse", "--short=8", "HEAD")
     checkout.write("roles/main.yml", "two")
@@ -71,7 +75,7 @@ def test_a_stage_that_passed_is_reported_again_when_its_files_change(checkout: C
 
 
 def test_an_entry_outlives_a_rebase(checkout: Checkout) -> None:
-    checkout.record.passed("siege")
+    passed(checkout.record, "siege")
     file = checkout.record.file
     entry = json.loads(file.read_text())
     entry["siege"]["commit"] = "0" * 8
@@ -83,13 +87,20 @@ def test_an_entry_outlives_a_rebase(checkout: Checkout) -> None:
 
 def test_what_is_not_committed_is_not_recorded(checkout: Checkout) -> None:
     checkout.write("roles/main.yml", "two", commit=False)
-    checkout.record.passed("siege")
-    checkout.record.passed("clients")
+    passed(checkout.record, "siege")
+    passed(checkout.record, "clients")
     assert checkout.record.stale() == ["siege: no record"]
 
 
+def test_what_changed_while_the_stage_ran_is_not_recorded(checkout: Checkout) -> None:
+    began_with = checkout.record.committed("siege")
+    checkout.write("roles/main.yml", "two")
+    checkout.record.passed("siege", began_with)
+    assert not checkout.record.file.exists()
+
+
 def test_a_stage_of_ci_needs_no_entry(checkout: Checkout) -> None:
-    checkout.record.passed("unit")
+    passed(checkout.record, "unit")
     assert not checkout.record.file.exists()
 
 

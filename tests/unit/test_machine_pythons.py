@@ -41,20 +41,27 @@ def at_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 @functools.cache
 def imported(path: Path) -> list[str]:
-    """Return the absolute names that a file imports, with those of what may be a module in them."""
+    """Return the absolute names that a file imports, or uses of the modules that it imports."""
     return [*_imported(path)]
 
 
 def _imported(path: Path) -> Iterator[str]:
     package = [*COLLECTION.rstrip(".").split("."), *path.relative_to(ROOT).parts[:-1]]
-    for statement in at_import(ast.parse(path.read_text()).body):
+    tree = ast.parse(path.read_text())
+    modules: dict[str, str] = {}
+    for statement in at_import(tree.body):
         if isinstance(statement, ast.Import):
             yield from (name.name for name in statement.names)
+            modules.update({name.asname or name.name: name.name for name in statement.names})
         if isinstance(statement, ast.ImportFrom):
             above = package[: len(package) - statement.level + 1] if statement.level else []
             module = ".".join([*above, *filter(None, [statement.module])])
             yield module
             yield from (f"{module}.{name.name}" for name in statement.names)
+    for node in ast.walk(tree):
+        of = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(of, ast.Name) and of.id in modules:
+            yield f"{modules[of.id]}.{node.attr}"
 
 
 def is_away(name: str) -> bool:

@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import
 from hypothesis import given
 from hypothesis import strategies as st
 
-NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
+NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.timezone.utc)
 ZONES = ("us-central2-b", "europe-west4-a")
 TYPES = ("v4-8", "v4-16", "v4-32", "v5litepod-4")
 ENDS = (None, "2026-05-31", "2026-06-01", "2026-06-02", "2026-06-20")
@@ -123,7 +123,7 @@ def test_a_day_belongs_to_the_grant_until_midnight_in_utc(
 ) -> None:
     entry = {"zone": ZONES[0], "generation": "v4", "tier": "spot", "chips": 4, "ends": str(day)}
     grant = parse_allocations([entry])
-    start = dt.datetime.combine(day, dt.time(), dt.UTC)
+    start = dt.datetime.combine(day, dt.time(), dt.timezone.utc)
     within_day = later % dt.timedelta(days=1)
     place = Place(ZONES[0], "v4-8", "tpu")
     assert grant.refusal(place, "spot", [], start + within_day) is None

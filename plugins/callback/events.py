@@ -12,10 +12,12 @@ version_added: 0.1.0
 description:
   - Appends one JSON object to the file in E(TPU_FLEET_EVENTS) for each result of a task, and one
     at the end with the numbers of the recap. Does nothing without this variable.
-  - Registered results that E(TPU_FLEET_SHARED) names, with commas between them, are written whole,
-    as events of their own.
+  - Registered results that E(TPU_FLEET_SHARED) names, with commas between them, are written as
+    events of their own, whole but for the diff.
   - What M(tpu.fleet.run_changes) returns is written as an event of its own.
   - Results of tasks with C(no_log) are as censored as Ansible shows them.
+  - Of a text of more than 40,000 bytes, such as the diff of a long file, only the first lines are
+    written, with the number of the others.
 requirements:
   - to be named in C(callbacks_enabled)
 author:
@@ -40,11 +42,29 @@ from ..modules import host_state as _host_state  # noqa: F401
 
 # Keys of a result that are written; only Ansible needs the rest.
 _KEPT = ("msg", "stderr", "stdout", "rc", "exception")
+# The controller refuses a line of more than 256 KiB, and a result may have each of these texts.
+_MOST = 40_000
 # Tasks that may wait for minutes: Ansible's process would spend 2 % of a core on looking for their
 # end, while what they wait for needs it.
 _WAITING = ("tpu.fleet.first_boot", "tpu.fleet.python_venv")
 _WAITING_INTERVAL = 0.05
 _INTERVAL = "DEFAULT_INTERNAL_POLL_INTERVAL"
+
+
+def _shortened(value: Any) -> Any:
+    """Return a value, or its first lines if its JSON has more than 40,000 bytes."""
+    if len(json.dumps(value)) <= _MOST:
+        return value
+    lines, kept, left = str(value).splitlines(keepends=True), 0, _MOST
+    text = ""
+    for line in lines:
+        size = len(json.dumps(line))
+        if size > left:
+            # A character has at most twelve bytes there.
+            text += line[: left // 12] if not kept else ""
+            break
+        text, kept, left = text + line, kept + 1, left - size
+    return f"{text.rstrip()}\n... {len(lines) - kept} more lines are not shown\n"
 
 
 class CallbackModule(CallbackBase):
@@ -79,15 +99,15 @@ class CallbackModule(CallbackBase):
         data = result.result if hasattr(result, "result") else result._result
         if data.get("_ansible_no_log") or result.task.no_log:
             data = {"msg": "censored: no_log is set"}
-        shown = {key: data[key] for key in _KEPT if data.get(key)}
+        shown = {key: _shortened(data[key]) for key in _KEPT if data.get(key)}
         if data.get("diff") and result.task.diff:
             # As users see it; Ansible's own dump hides secrets.
-            shown["diff"] = self._get_diff(data["diff"])
+            shown["diff"] = _shortened(self._get_diff(data["diff"]))
         self._write(
             event="task",
             task=result.task.get_name(),
             status=status,
-            **({"item": str(item)} if item is not None else {}),
+            **({"item": _shortened(str(item))} if item is not None else {}),
             **shown,
         )
 
@@ -107,7 +127,7 @@ class CallbackModule(CallbackBase):
         for name in {register} if isinstance(register, str) else register:
             if name not in self._shared:
                 continue
-            value = {key: part for key, part in data.items() if not key.startswith("_")}
+            value = {k: part for k, part in data.items() if not k.startswith("_") and k != "diff"}
             self._write(event="shared", name=name, value=value)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:

@@ -139,3 +139,21 @@ def test_what_no_log_hides_is_not_told(run: Run, tmp_path: Path) -> None:
 def test_no_folder_is_left_behind(run: Run, tmp_path: Path, temporary: Path) -> None:
     run(host_file(tmp_path / "file", "x\n"))
     assert list(temporary.glob("ansible-tpu-fleet-*")) == []
+
+
+def test_long_texts_are_shortened_to_lines_that_a_controller_reads(
+    run: Run, tmp_path: Path
+) -> None:
+    lines, line = "it says 😀\n" * 50_000, "é" * 300_000
+    said = run(
+        host_file(tmp_path / "lines", lines),
+        {"name": "say", "ansible.builtin.debug": {"msg": line}},
+        words=("--check", "--diff"),
+    )
+    assert max(map(len, (tmp_path / "events").read_bytes().splitlines())) < 1 << 18
+    assert said["write"]["diff"].startswith("--- before")
+    shown = said["write"]["diff"].count("it says 😀\n")
+    assert shown > 1000
+    # The last line of a diff is empty.
+    assert said["write"]["diff"].endswith(f"... {50_001 - shown} more lines are not shown\n")
+    assert said["say"]["msg"].startswith("ééé")

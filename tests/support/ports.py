@@ -1,7 +1,8 @@
-"""Ports for clouds of tests: each cloud takes one of its own, so any tests run side by side."""
+"""Free ports for the servers and clouds of tests, so any tests run side by side."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 
@@ -10,13 +11,15 @@ import socket
 RANGE = range(20000, 30000)
 
 
-def free_port(address: str = "127.0.0.1") -> int:
-    """Return a TCP port that is free at an address."""
-    while True:
+def free_port(*addresses: str) -> int:
+    """Return a TCP port that is free at all these addresses, or at 127.0.0.1."""
+    for _try in range(100):
         port = random.SystemRandom().choice(RANGE)
-        with socket.socket() as probe:
-            try:
-                probe.bind((address, port))
-            except OSError:
-                continue
-            return port
+        try:
+            with contextlib.ExitStack() as held:
+                for address in addresses or ("127.0.0.1",):
+                    held.enter_context(socket.socket()).bind((address, port))
+        except OSError:
+            continue
+        return port
+    raise RuntimeError(f"no port is free at {', '.join(addresses)}")

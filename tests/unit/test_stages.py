@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import run_tests  # noqa: E402 - scripts are no package
-from cpu_meter import CpuMeter  # noqa: E402
-from stage_record import StageRecord  # noqa: E402
+from cpu_meter import CpuMeter  # noqa: E402 - as above
+from stage_record import StageRecord  # noqa: E402 - as above
 
 
 class Checkout:

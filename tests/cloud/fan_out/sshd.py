@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target, parse_fleet
+from ports import free_port
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "sshd is missing"
 MOST_ADDRESSES = 16
@@ -30,24 +31,6 @@ def make_key(path: Path, passphrase: str = "") -> str:
     return Path(f"{path}.pub").read_text().strip()
 
 
-def free_port(addresses: Sequence[str]) -> int:
-    """Find a port that is free on all these addresses."""
-    for _try in range(50):
-        held = []
-        try:
-            first = socket.create_server((addresses[0], 0))
-            held.append(first)
-            port = int(first.getsockname()[1])
-            held += [socket.create_server((address, port)) for address in addresses[1:]]
-        except OSError:
-            continue
-        finally:
-            for one in held:
-                one.close()
-        return port
-    raise RuntimeError("no port is free on all addresses")
-
-
 class Sshd:
     """One sshd; each of its addresses is a host."""
 
@@ -55,7 +38,7 @@ class Sshd:
         self.folder, self.addresses = folder, list(addresses)
         folder.mkdir(parents=True)
         self.host_key = make_key(folder / "host_key")
-        self.port = free_port(self.addresses)
+        self.port = free_port(*self.addresses)
         (folder / "authorized_keys").write_text(f"{authorized}\n")
         listen = "\n".join(f"ListenAddress {address}:{self.port}" for address in self.addresses)
         (folder / "sshd_config").write_text(

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from fleet_folder import Fleet
-from sshd import Farm, Relay, Sshd, free_port
+from ports import free_port
+from sshd import Farm, Relay, Sshd
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_a_worker_that_moved_is_found(farm: Farm, tmp_path: Path) -> None:
     config = fleet.state / "ssh_config"
     moved = fleet.groups["tpu"]["pair-w1"]["ansible_host"]
     nowhere = "127.77.11.1"
-    port = free_port([nowhere])
+    port = free_port(nowhere)
     text = config.read_text().replace(f"HostName {moved}\n", f"HostName {nowhere}\n")
     lost = text.rindex("  Port ")
     config.write_text(f"{text[:lost]}  Port {port}\n{text[lost:].partition(chr(10))[2]}")

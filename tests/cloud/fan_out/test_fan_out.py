@@ -21,7 +21,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
-from sshd import Farm, Relay, Sockets, Sshd, free_port, make_key
+from ports import free_port
+from sshd import Farm, Relay, Sockets, Sshd, make_key
 
 QUICK = Settings(connect_timeout=60)
 LONG = "sleep 3600"
@@ -179,7 +180,7 @@ def test_nobody_waits_for_those_who_do_not_answer(
         changed(rest[0], address=silent.address, port=silent.port),
         changed(rest[1], address=closing.address, port=closing.port),
         changed(rest[2], address=babbling.address, port=babbling.port),
-        changed(rest[3], address="127.77.9.4", port=free_port(["127.77.9.4"])),
+        changed(rest[3], address="127.77.9.4", port=free_port("127.77.9.4")),
         changed(rest[4], key_name="tpu.another.0"),
         changed(rest[5], known_hosts=(str(tmp_path / "other"),)),
         changed(rest[6], user="nobody-of-this-name"),

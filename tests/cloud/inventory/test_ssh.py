@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._inventory import host_keys
+from ports import free_port
 
 UID, WORKER = "6502082742571311568", 1
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
@@ -40,9 +41,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     host_key, login_key = folder / "host", folder / "login"
     public = keygen(host_key)
     keygen(login_key)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     options = {
         "AuthorizedKeysFile": str(login_key.with_suffix(".pub")),

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from example_python import ROOT, example_python
+from ports import free_port
 
 EXAMPLES = ROOT / "examples/sweeps"
 LIMIT = 600  # seconds, for a computer that does much else
@@ -39,9 +39,7 @@ class Slice:
 
     def begin(self, *words: str) -> None:
         """Start the program on all workers."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         for worker in range(self.workers):
             environment = {
                 **os.environ,

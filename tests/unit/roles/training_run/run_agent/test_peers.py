@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 from run_agent import config, keys, messages, wire
 from run_agent.gang_state import GATHERING, RUNNING, Report
 from run_agent.leader import Leader
@@ -28,18 +29,12 @@ SEED = int(os.environ.get("TPU_FLEET_PEERS_SEED", "7"))
 HEAD = struct.Struct("!4sHQ8s16s32sI")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOSTS[0], 0))
-        return int(probe.getsockname()[1])
-
-
 class Gang:
     """A leader that listens, and what its workers would say."""
 
     def __init__(self, folder: Path, key: str = KEY, port: int = 0) -> None:
         self.folder = folder
-        self.port = port or free_port()
+        self.port = port or free_port(HOSTS[0])
         self.leader = Leader(self.config(0))
         self.refusals = Refusals()
         self.keys = keys.Keys(key, folder / "key0.json")
@@ -287,7 +282,7 @@ def test_another_run_has_other_signatures(gang: Gang) -> None:
 
 @pytest.mark.parametrize("signs", [OTHER_KEY, "nothing"])
 def test_a_worker_believes_nobody_else_on_the_leaders_port(tmp_path: Path, signs: str) -> None:
-    port = free_port()
+    port = free_port(HOSTS[0])
     order = messages.write(Order(RUNNING, 9, "def", "id"))
     with socket.create_server((HOSTS[0], port)) as listening:
         client = wire.Client("demo", 1, port, HOSTS, keys.Keys(KEY, tmp_path / "key"))

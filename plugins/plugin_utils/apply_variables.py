@@ -58,11 +58,19 @@ def is_for_the_controller(value: Any) -> bool:
 
 def controllers_own(variables: Mapping[str, Any]) -> set[str]:
     """Return the variables that the controller must evaluate, also those that use such ones."""
-    mentioned = {
+    return _controllers_own(variables, _mentioned(variables))
+
+
+def _mentioned(variables: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return the words in the value of each variable that is a template."""
+    return {
         name: {word for text in strings(value) for word in _NAME.findall(text)}
         for name, value in variables.items()
         if is_template(value)
     }
+
+
+def _controllers_own(variables: Mapping[str, Any], mentioned: Mapping[str, set[str]]) -> set[str]:
     found = {name for name in mentioned if is_for_the_controller(variables[name])}
     while True:
         more = {name for name, words in mentioned.items() if words & found} - found
@@ -97,13 +105,9 @@ def uses_of(
     Every word in a role that is the name of a variable counts. This may find too many, which costs
     a run of the role that changes nothing, but never too few.
     """
-    here = controllers_own(variables)
-    through = {
-        name: {word for text in strings(value) for word in _NAME.findall(text)} & set(variables)
-        for name, value in variables.items()
-        if is_template(value)
-    }
-    for name in here:
+    mentioned = _mentioned(variables)
+    through = {name: words & variables.keys() for name, words in mentioned.items()}
+    for name in _controllers_own(variables, mentioned):
         through[name] -= _OF_A_CONTROLLER
     found = {}
     for role in order:

@@ -68,12 +68,8 @@ def text_of(path: str) -> str:
         os.close(file)
 
 
-def run_words(path: str) -> bytes:
-    """Return the lines of a run's status that say whether it runs; empty without a status.
-
-    The agent writes each value of the status on a line of its own, indented by two spaces; other
-    values, such as the step, change all the time.
-    """
+def _whole(path: str) -> bytes:
+    """Return a file of any length; empty if it cannot be read."""
     data = b""
     try:
         with open(path, "rb", 0) as stream:
@@ -81,19 +77,22 @@ def run_words(path: str) -> bytes:
                 data += part
     except OSError:
         return b""
-    return b"\n".join(line for line in data.splitlines() if line.startswith(_RUN_WORDS))
+    return data
+
+
+def run_words(path: str) -> bytes:
+    """Return the lines of a run's status that say whether it runs; empty without a status.
+
+    The agent writes each value of the status on a line of its own, indented by two spaces; other
+    values, such as the step, change all the time.
+    """
+    return b"\n".join(line for line in _whole(path).splitlines() if line.startswith(_RUN_WORDS))
 
 
 def mounted() -> List[List[str]]:
     """Return source, place, kind and options of each mount."""
-    data = b""
-    try:
-        with open("/proc/self/mounts", "rb", 0) as stream:
-            while part := stream.read(1 << 16):
-                data += part
-    except OSError:
-        return []
-    return [line.split(" ")[:4] for line in data.decode("utf-8", "replace").splitlines()]
+    lines = _whole("/proc/self/mounts").decode("utf-8", "replace").splitlines()
+    return [line.split(" ")[:4] for line in lines]
 
 
 def mounts() -> Dict[str, str]:

@@ -24,11 +24,11 @@ def date_of(text: str, today: date) -> date | None:
         return _valid(*map(int, numbers.groups()))
     # As 28th Nov., 2026
     words = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", said.replace(",", " ").replace(".", " "))
-    named = _with_month(" ".join(words.split()))
-    if named:
+    words = " ".join(words.split())
+    if named := _with_month(words):
         return named
     years = (today.year + offset for offset in (-1, 0, 1))
-    found = [day for year in years if (day := _with_month(f"{' '.join(words.split())} {year}"))]
+    found = [day for year in years if (day := _with_month(f"{words} {year}"))]
     return min(found, key=lambda day: abs(day - today), default=None)
 
 

@@ -120,27 +120,20 @@ def notice(memory: Memory, seen: Sequence[SliceSeen], now: float) -> tuple[Memor
     return replace(memory, slices=slices, known=True), messages
 
 
-def _preempted(
-    known: SliceMemory, seen: SliceSeen, state: str, uid: str, what: str, now: float
-) -> Message:
-    policy = seen.want.on_preempt
-    return tell.preempted(seen.name, state, uid, what, policy, now, known.checkpoints)
-
-
 def _notice(
     known: SliceMemory, seen: SliceSeen, any_past: bool, now: float
 ) -> tuple[SliceMemory, list[Message]]:
     messages = []
-    if seen.lost:
-        if seen.lost_uid != known.lost_as.partition(" ")[2]:
-            what = f"It is {seen.lost}: {seen.status.text}"
-            messages.append(_preempted(known, seen, seen.lost, seen.lost_uid, what, now))
-            known = replace(known, lost_as=f"{seen.lost} {seen.lost_uid}", lost_at=now)
-        known = replace(known, due=(), boots={}, away={}, checkpoints={})
-    elif _is_gone(known, seen):
-        what = f"The node no longer exists: {seen.status.text}"
-        messages.append(_preempted(known, seen, "GONE", known.uid, what, now))
-        known = replace(known, lost_as=f"GONE {known.uid}", lost_at=now)
+    is_gone = not seen.lost and _is_gone(known, seen)
+    if seen.lost or is_gone:
+        state, uid = ("GONE", known.uid) if is_gone else (seen.lost, seen.lost_uid)
+        if is_gone or uid != known.lost_as.partition(" ")[2]:
+            how = "The node no longer exists" if is_gone else f"It is {state}"
+            what, policy = f"{how}: {seen.status.text}", seen.want.on_preempt
+            messages.append(
+                tell.preempted(seen.name, state, uid, what, policy, now, known.checkpoints)
+            )
+            known = replace(known, lost_as=f"{state} {uid}", lost_at=now)
         known = replace(known, due=(), boots={}, away={}, checkpoints={})
     if seen.phase == READY and seen.uid:
         known = _ready(known, seen, any_past)

@@ -33,9 +33,6 @@ class Machine:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         nobody = pwd.getpwnam("nobody")
-        for parent in (folder, *folder.parents):
-            if parent.stat().st_uid == os.getuid() and parent != Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
         self.folder, self.kept = folder, folder / "glance"
         self.status = folder / "status.json"
         self.runs(state="running", reason="", step=1)
@@ -86,6 +83,12 @@ class Machine:
 
     def answer(self, agent: str = AGENT, request: bytes = REQUEST) -> bytes:
         return glance.answer(agent, request, str(self.kept))
+
+
+@pytest.fixture
+def tmp_path(open_path: Path) -> Path:
+    """Return a folder that every user can enter."""
+    return open_path
 
 
 @pytest.fixture

@@ -155,13 +155,16 @@ def test_nothing_is_looked_at_where_another_machine_may_be_away() -> None:
 
 
 @pytest.fixture
+def tmp_path(open_path: Path) -> Path:
+    """Return a folder that every user can enter."""
+    return open_path
+
+
+@pytest.fixture
 def alice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the home of somebody who is not root."""
     monkeypatch.setattr(glance, "mounts", dict)
     monkeypatch.setattr(glance, "units", lambda _patterns: {})
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
     nobody = pwd.getpwnam("nobody")
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)

@@ -36,11 +36,14 @@ USER = pwd.getpwnam("nobody") if os.getuid() == 0 else ME
 
 
 @pytest.fixture
+def tmp_path(open_path: Path) -> Path:
+    """Return a folder that every user can enter."""
+    return open_path
+
+
+@pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """Return a folder that belongs to nobody, in one that nobody passes through."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
+    """Return a folder of the user nobody, in one that this user can enter."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     nobody = pwd.getpwnam("nobody")

@@ -282,21 +282,18 @@ def test_how_far_it_is_at_this_moment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["log", "told"])
 @pytest.mark.parametrize("user", ["nobody", "nobody-of-that-name"])
-def test_a_users_link_leads_root_nowhere(tmp_path: Path, name: str, user: str) -> None:
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
-    secret = tmp_path / "secret"
+def test_a_users_link_leads_root_nowhere(open_path: Path, name: str, user: str) -> None:
+    secret = open_path / "secret"
     secret.touch(mode=0o600)
     secret.write_text('step 77\n{"step": 77}' if name == "log" else '{"step": 77}')
     status = {"log_path": "/var/log/run.log", "step": 3, "first_step": 1}
-    host(tmp_path, status)
+    host(open_path, status)
     place = {"log": "var/log/run.log", "told": "run/tpu-fleet/runs/digits/user/progress.json"}[name]
     # As it is, and as the whole file's own name.
     for way in (os.symlink, os.link):
-        (tmp_path / place).unlink(missing_ok=True)
-        way(secret, tmp_path / place)
-        assert host(tmp_path, {**status, "user": user})["step"] == 3
+        (open_path / place).unlink(missing_ok=True)
+        way(secret, open_path / place)
+        assert host(open_path, {**status, "user": user})["step"] == 3
 
 
 def test_a_pipe_holds_nobody(tmp_path: Path) -> None:

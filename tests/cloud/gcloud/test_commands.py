@@ -30,13 +30,14 @@ READY = {
 
 
 # Each starts gcloud, which is a second of a core. In CI tests/cloud/api asks the same of Compute
-# Engine and of v2alpha1 by Google's own libraries, what the zones offer too; the old way to request
-# a node is the new one with other words.
-AT_NIGHT = ("compute_groups", "compute_instances", "compute_offers", "offers", "old")
+# Engine and of v2alpha1 by Google's own libraries, what the zones offer and each refusal too; the
+# old way to request a node is the new one with other words. A dry run asks for one node and prints
+# gcloud's own command.
+AT_NIGHT = ("compute_groups", "compute_instances", "compute_offers", "errors", "offers", "old")
 
 
 def parameter(command: Command) -> Any:
-    at_night = command.group in AT_NIGHT or command.name.endswith("-alpha")
+    at_night = command.group in AT_NIGHT or command.name.endswith(("-alpha", "-dry-run"))
     name = f"{command.group}-{command.name}"
     return pytest.param(command, id=name, marks=[pytest.mark.night] if at_night else [])
 

@@ -229,13 +229,16 @@ def test_runs_and_logs_as_they_are(lab: Lab) -> None:
     done = lab.run("logs", RUN, "--worker=2", "--tail=2")
     assert done.stdout == f"line {last - 1:06}\nline {last:06}\n"
     assert len(lab.run("logs", RUN, "--worker=2").stdout.splitlines()) == last
-    # Whoever reads us has enough after a line.
+    # A reader that has enough after a line ends the command at the next one.
     words = shlex.join([str(TPU_FLEET), "logs", "-f", RUN])
-    piped = subprocess.run(
+    with subprocess.Popen(
         ["/bin/bash", "-c", f"{words} | head -1; exit ${{PIPESTATUS[0]}}"],
-        cwd=lab.folder, env=lab.env, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert (piped.returncode, len(piped.stdout.splitlines())) == (128 + signal.SIGPIPE, 1)
+        cwd=lab.folder, env=lab.env, stdout=subprocess.PIPE, text=True,
+    ) as piped:  # fmt: skip
+        eventually(lambda: (lab.ssh(2, lab.write(2, 1)), piped.poll())[1] is not None, 240)
+        assert piped.stdout
+        assert len(piped.stdout.readlines()) == 1
+    assert piped.returncode == 128 + signal.SIGPIPE
     none = lab.run("logs", "word", ok=False)
     assert (none.returncode, none.stderr) == (1, f"There is no run word. There is {RUN}.\n")
     # Somebody who may not read it is told what to do.

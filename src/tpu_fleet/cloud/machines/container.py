@@ -176,7 +176,8 @@ class ContainerMachines:
                 try:
                     self._make(spec, wiring, rootfs)
                 except MachineError:
-                    self._remove(asdict(spec))
+                    # Nothing leads to it yet.
+                    self._discard(asdict(replace(spec, disks=(), external_ip=None)))
                     raise
             self._save(spec, "on")
         self._wait_until_up(spec)
@@ -228,13 +229,19 @@ class ContainerMachines:
             record = self._record(machine_id)
             if record is None:
                 return
-            self._layout.record(machine_id).unlink()
-            if not record.get("small"):
-                self._unroute(record)
-            self._remove(record)
-            if record.get("small"):
-                self._unroute(record)
+            self._discard(record)
         self._layout.lock_file(machine_id).unlink(missing_ok=True)
+
+    def _discard(self, record: dict[str, Any]) -> None:
+        """Remove a machine. One whose removal fails stays recorded as off, to be removed later."""
+        path = self._layout.record(record["machine_id"])
+        write_json(path, {**record, "power": "off"})
+        if not record.get("small"):
+            self._unroute(record)
+        self._remove(record)
+        if record.get("small"):
+            self._unroute(record)
+        path.unlink()
 
     def _remove(self, record: dict[str, Any]) -> None:
         machine_id, internal_ip = record["machine_id"], record["internal_ip"]

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-
 # The next steps run while a checkpoint is written: at most so many, on a busy computer.
 WHILE_SAVING = 5
 

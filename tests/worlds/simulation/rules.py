@@ -172,6 +172,14 @@ def type_of(entry: Mapping[str, Any]) -> str:
     return f"{family}-{product}"
 
 
+def shape_of(entry: Mapping[str, Any]) -> str | None:
+    """Return what an entry with a machine type is made as, of one machine or of several."""
+    if "machine_type" not in entry:
+        return None
+    machine = int(entry["machine_type"].rpartition("-")[2].removesuffix("t"))
+    return "group" if chips(type_of(entry)) > machine else "instance"
+
+
 def is_dead(node: Thing) -> bool:
     """Say whether a node never runs again; of those that were stopped, no spot node does."""
     stopped = node.state == "STOPPED" and node.parts[0].tier in ("spot", "preemptible")
@@ -319,9 +327,9 @@ class Rules:
     def _node_of(self, thing: Thing, name: str) -> Thing | None:
         if thing.is_slice:
             looked = self._looked.get(thing.key)
-            # It may have got its capacity since, and nobody can know that.
+            # It may have got its capacity since, and nobody can know that; or lost it again.
             waited = looked is not None and looked.uid == thing.uid and looked.state == "PENDING"
-            return None if waited else thing
+            return None if waited or thing.state == "PENDING" else thing
         if thing.what in PARTS:
             return None
         node = self.world.things.get(("node", thing.zone, name))
@@ -348,7 +356,8 @@ class Rules:
         places, api = self.declared.places(part.name), self.declared.api(part.name)
         wanted = self.declared.slices[part.name].get("tier")
         here = (node.zone, part.accelerator_type) in places and node.api == api
-        return here and wanted in (None, part.tier)
+        shape = shape_of(self.declared.slices[part.name])
+        return here and shape in (None, node.what) and wanted in (None, part.tier)
 
     def _is_surplus(self, node: Thing) -> bool:
         """Say whether another of the same name stays that is no worse."""

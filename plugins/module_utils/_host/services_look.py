@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import pwd
@@ -110,8 +111,10 @@ def there(user: str, pattern: str) -> bool:
     account = account_of(user)
     if account is None:
         return False
+    rooted = f"/{pattern.lstrip('/')}"
     try:
-        return as_user(account, lambda: any(Path("/").glob(pattern.lstrip("/"))))
+        # Path.glob of Python 3.12 reads each folder on the way, also one that may only be entered.
+        return as_user(account, lambda: any(glob.iglob(rooted, recursive=True)))  # noqa: PTH207
     except UserError as error:
         raise Failed(f"{pattern} cannot be read: {error}. Repair or remove it") from None
 

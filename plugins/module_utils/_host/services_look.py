@@ -114,7 +114,7 @@ def there(user: str, pattern: str) -> bool:
     rooted = f"/{pattern.lstrip('/')}"
     try:
         # Path.glob of Python 3.12 reads each folder on the way, also one that may only be entered.
-        return as_user(account, lambda: any(glob.iglob(rooted, recursive=True)))  # noqa: PTH207
+        return as_user(account, lambda: any(glob.iglob(rooted, recursive=True)))  # noqa: PTH207 - therefore
     except UserError as error:
         raise Failed(f"{pattern} cannot be read: {error}. Repair or remove it") from None
 

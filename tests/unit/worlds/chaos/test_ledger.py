@@ -51,6 +51,17 @@ def test_more_than_a_checkpoint_lost_is_found() -> None:
     assert "30 steps again" in said
 
 
+def test_only_workers_that_wait_for_a_save_are_one_step_further() -> None:
+    def broken(steps: int, workers: int) -> bool:
+        lives = [life(1, 1, steps, 100), life(2, 1, 5, 140)]
+        return bool(ledger.judge(lives, 20, 2, workers)["more lost than a checkpoint"])
+
+    assert not broken(20, 1)
+    assert broken(21, 1)
+    assert not broken(21, 4)
+    assert broken(22, 4)
+
+
 def test_many_small_losses_for_few_faults_are_found() -> None:
     lives = [life(n, 1, 20, 100.0 * n) for n in range(1, 5)]
     assert ledger.judge(lives, 20, 3, 1)["more lost than a checkpoint"] == []

@@ -86,14 +86,8 @@ class Machine:
 
 
 @pytest.fixture
-def tmp_path(open_path: Path) -> Path:
-    """Return a folder that every user can enter."""
-    return open_path
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    return Machine(tmp_path, monkeypatch)
+def machine(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(open_path, monkeypatch)
 
 
 def test_the_same_is_answered_alike(machine: Machine) -> None:

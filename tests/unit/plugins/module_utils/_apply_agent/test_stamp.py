@@ -155,18 +155,12 @@ def test_nothing_is_looked_at_where_another_machine_may_be_away() -> None:
 
 
 @pytest.fixture
-def tmp_path(open_path: Path) -> Path:
-    """Return a folder that every user can enter."""
-    return open_path
-
-
-@pytest.fixture
-def alice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def alice(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the home of somebody who is not root."""
     monkeypatch.setattr(glance, "mounts", dict)
     monkeypatch.setattr(glance, "units", lambda _patterns: {})
     nobody = pwd.getpwnam("nobody")
-    home = tmp_path / "home"
+    home = open_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "authorized_keys").write_text("key\n")
     (home / ".local/share/tpu-fleet").mkdir(parents=True)
@@ -190,46 +184,46 @@ def homes_only(folder: Path) -> Watch:
     )
 
 
-def test_a_home_is_looked_at_as_its_owner(alice: Path, tmp_path: Path) -> None:
+def test_a_home_is_looked_at_as_its_owner(alice: Path, open_path: Path) -> None:
     # Root's, and led to from the home.
-    secret = tmp_path / "secret"
+    secret = open_path / "secret"
     secret.mkdir(mode=0o700)
     (secret / "key").write_text("hush\n")
     (alice / ".config").symlink_to(secret)
-    (tmp_path / "dotfiles").mkdir()
-    (tmp_path / "dotfiles/nobody.json").write_text('{"links": [".vimrc", "../../etc/shadow", 5]}')
-    found = look(homes_only(tmp_path))
+    (open_path / "dotfiles").mkdir()
+    (open_path / "dotfiles/nobody.json").write_text('{"links": [".vimrc", "../../etc/shadow", 5]}')
+    found = look(homes_only(open_path))
     assert f"{alice}/.ssh/authorized_keys" in found
     assert found[f"{alice}/.vimrc"].startswith("absent")
     assert not [path for path in found if "shadow" in path or "secret" in path]
     assert hashlib.sha256(b"hush\n").hexdigest() not in json.dumps(found)
 
 
-def test_pipes_in_a_home_hold_nobody_up(alice: Path, tmp_path: Path) -> None:
+def test_pipes_in_a_home_hold_nobody_up(alice: Path, open_path: Path) -> None:
     os.mkfifo(alice / ".local/share/tpu-fleet/dotfiles.json")
     os.mkfifo(alice / ".netrc")
     os.mkfifo(alice / ".ssh/pipe")
     began = time.monotonic()
-    found = look(homes_only(tmp_path))
+    found = look(homes_only(open_path))
     assert time.monotonic() - began < 2 * stamp.SECONDS
     assert found[f"{alice}/.netrc"].startswith("1")
     assert f"{alice}/.ssh/pipe" in found
 
 
 def test_a_home_that_cannot_be_looked_at_is_told_once_and_costs_the_others_nothing(
-    alice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alice: Path, open_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stamp, "_MOST_ENTRIES", 3)
     monkeypatch.setattr(stamp._walk, "__defaults__", (3,))
     for number in range(5):
         (alice / ".ssh" / f"{number}").touch()
-    (tmp_path / "of-root.json").write_text("{}")
-    found = look(homes_only(tmp_path))
+    (open_path / "of-root.json").write_text("{}")
+    found = look(homes_only(open_path))
     (told,) = [name for name in found if "cannot be looked at" in name]
     assert told.startswith("home of nobody, which cannot be looked at (nobody: ")
     assert f"{alice}/.ssh has more than 3 entries" in told
     # The next look finds it as it was.
-    assert differences(found, look(homes_only(tmp_path), found)) == []
+    assert differences(found, look(homes_only(open_path), found)) == []
 
 
 def test_a_pipe_in_the_place_of_what_is_hashed_is_not_waited_for(tmp_path: Path) -> None:

@@ -36,15 +36,9 @@ USER = pwd.getpwnam("nobody") if os.getuid() == 0 else ME
 
 
 @pytest.fixture
-def tmp_path(open_path: Path) -> Path:
-    """Return a folder that every user can enter."""
-    return open_path
-
-
-@pytest.fixture
-def theirs(tmp_path: Path) -> Path:
+def theirs(open_path: Path) -> Path:
     """Return a folder of the user nobody, in one that this user can enter."""
-    folder = tmp_path / "theirs"
+    folder = open_path / "theirs"
     folder.mkdir()
     nobody = pwd.getpwnam("nobody")
     os.chown(str(folder), nobody.pw_uid, nobody.pw_gid)
@@ -72,8 +66,8 @@ def test_an_error_names_the_file_and_unknown_ones_keep_their_text() -> None:
         as_user(ME, tells_a_secret)
 
 
-def test_the_work_has_no_other_rights(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
+def test_the_work_has_no_other_rights(open_path: Path) -> None:
+    secret = open_path / "secret"
     secret.write_text("x")
     secret.chmod(stat.S_IRUSR)
     with pytest.raises(UserError, match=r"denied|not permitted"):
@@ -174,60 +168,60 @@ def test_an_answer_without_end_is_cut() -> None:
         as_user(ME, lambda: os._exit(0))
 
 
-def test_only_a_plain_file_is_read(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
+def test_only_a_plain_file_is_read(open_path: Path) -> None:
+    plain = open_path / "plain"
     plain.write_bytes(b"abc")
     assert read_plain(str(plain)) == b"abc"
-    assert read_plain(str(tmp_path / "none")) is None
+    assert read_plain(str(open_path / "none")) is None
     assert read_plain(str(plain / "below-a-file")) is None
-    (tmp_path / "link").symlink_to(plain)
-    os.mkfifo(str(tmp_path / "pipe"))
+    (open_path / "link").symlink_to(plain)
+    os.mkfifo(str(open_path / "pipe"))
     for name in ("link", "pipe", ""):
         with pytest.raises(UserError, match="not a plain file"):
-            read_plain(str(tmp_path / name))
+            read_plain(str(open_path / name))
     with pytest.raises(UserError, match="more than 2 bytes"):
         read_plain(str(plain), 2)
 
 
-def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
+def test_a_link_in_the_place_of_a_file_is_replaced(open_path: Path) -> None:
+    victim = open_path / "victim"
     victim.write_text("kept")
-    (tmp_path / "file").symlink_to(victim)
-    write_plain(str(tmp_path / "file"), b"new", 0o600)
+    (open_path / "file").symlink_to(victim)
+    write_plain(str(open_path / "file"), b"new", 0o600)
     assert victim.read_text() == "kept"
-    assert (tmp_path / "file").read_text() == "new"
-    assert stat.S_IMODE((tmp_path / "file").lstat().st_mode) == 0o600
+    assert (open_path / "file").read_text() == "new"
+    assert stat.S_IMODE((open_path / "file").lstat().st_mode) == 0o600
 
 
-def test_root_writes_and_reads_in_a_users_folder_as_the_user(theirs: Path, tmp_path: Path) -> None:
+def test_root_writes_and_reads_in_a_users_folder_as_the_user(theirs: Path, open_path: Path) -> None:
     text = "text\udcff".encode("utf-8", "surrogateescape")
     as_user("nobody", lambda: write_plain(str(theirs / "file"), text))
     assert (theirs / "file").stat().st_uid == pwd.getpwnam("nobody").pw_uid
     assert read_as("nobody", str(theirs / "file")) == "text\udcff"
-    roots = tmp_path / "roots"
+    roots = open_path / "roots"
     roots.mkdir(mode=0o755)
     # The user swaps the folder for a link to one of root's.
-    theirs.rename(tmp_path / "moved")
+    theirs.rename(open_path / "moved")
     theirs.symlink_to(roots)
     with pytest.raises(UserError, match=r"nobody: .*denied"):
         as_user("nobody", lambda: write_plain(str(theirs / "file"), b"text"))
     assert not list(roots.iterdir())
 
 
-def test_a_command_has_the_users_rights_and_no_environment_but_its_own(tmp_path: Path) -> None:
-    evil = tmp_path / "env"
+def test_a_command_has_the_users_rights_and_no_environment_but_its_own(open_path: Path) -> None:
+    evil = open_path / "env"
     evil.write_text("#!/bin/sh\ntouch ran-as-root\n")
     evil.chmod(0o755)
     command = command_as("nobody", ["/bin/sh", "-c", "id -un; echo $OF_ROOT $A"], {"A": "a"})
     done = subprocess.run(
         command,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "OF_ROOT": "secret"},
-        cwd=str(tmp_path),
+        env={"PATH": f"{open_path}:/usr/bin:/bin", "OF_ROOT": "secret"},
+        cwd=str(open_path),
         stdout=subprocess.PIPE,
         check=False,
     )
     assert done.stdout.split() == [b"nobody", b"a"]
-    assert not (tmp_path / "ran-as-root").exists()
+    assert not (open_path / "ran-as-root").exists()
 
 
 def test_nobody_by_that_name() -> None:
@@ -256,12 +250,12 @@ def test_a_program_has_a_limit_of_time_and_of_words() -> None:
         time.sleep(0.05)
 
 
-def test_the_way_to_a_place_is_followed_to_who_can_change_it(theirs: Path, tmp_path: Path) -> None:
-    assert foreign(str(tmp_path / "later" / "venv")) is None
+def test_the_way_to_a_place_is_followed_to_who_can_change_it(theirs: Path, open_path: Path) -> None:
+    assert foreign(str(open_path / "later" / "venv")) is None
     assert foreign(str(theirs / "a" / "b")) == str(theirs)
-    (tmp_path / "link").symlink_to(theirs)
-    assert foreign(str(tmp_path / "link" / "a")) == str(theirs)
-    open_to_all = tmp_path / "open"
+    (open_path / "link").symlink_to(theirs)
+    assert foreign(str(open_path / "link" / "a")) == str(theirs)
+    open_to_all = open_path / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     assert foreign(str(open_to_all / "a")) == str(open_to_all)

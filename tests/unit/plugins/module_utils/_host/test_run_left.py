@@ -22,23 +22,17 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFil
 
 
 @pytest.fixture
-def tmp_path(open_path: Path) -> Path:
-    """Return a folder that every user can enter."""
-    return open_path
-
-
-@pytest.fixture
-def worker(tmp_path: Path) -> Path:
+def worker(open_path: Path) -> Path:
     """Return a folder in place of a worker's root, with a run."""
-    (tmp_path / "var/lib/tpu-fleet/runs/digits").mkdir(parents=True)
-    (tmp_path / "var/log/tpu-fleet/runs/digits").mkdir(parents=True)
-    (tmp_path / "var/log/tpu-fleet/runs/digits/run.log").write_text("line\n")
-    (tmp_path / "work/plots").mkdir(parents=True)
-    (tmp_path / "work/plots/a").write_text("a")
-    (tmp_path / "work/plots/shadow").symlink_to("/etc/shadow")
-    status = {"workdir": str(tmp_path / "work"), "user": getpass.getuser()}
-    (tmp_path / "var/lib/tpu-fleet/runs/digits/status.json").write_text(json.dumps(status))
-    return tmp_path
+    (open_path / "var/lib/tpu-fleet/runs/digits").mkdir(parents=True)
+    (open_path / "var/log/tpu-fleet/runs/digits").mkdir(parents=True)
+    (open_path / "var/log/tpu-fleet/runs/digits/run.log").write_text("line\n")
+    (open_path / "work/plots").mkdir(parents=True)
+    (open_path / "work/plots/a").write_text("a")
+    (open_path / "work/plots/shadow").symlink_to("/etc/shadow")
+    status = {"workdir": str(open_path / "work"), "user": getpass.getuser()}
+    (open_path / "var/lib/tpu-fleet/runs/digits/status.json").write_text(json.dumps(status))
+    return open_path
 
 
 def look(root: Path, run: str, declared: list[str], *options: bool) -> dict[str, Any]:

@@ -108,7 +108,10 @@ class Inventory:
 @pytest.fixture
 def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inventory:
     monkeypatch.setattr(constants, "INVENTORY_ENABLED", ["tpu.fleet.tpu"])
+    # Ansible's manager reads the constant, and the plugin the setting: ansible.cfg has it in this
+    # repository, and ansible-test reads no ansible.cfg.
     monkeypatch.setattr(constants, "INVENTORY_ANY_UNPARSED_IS_FAILED", True)
+    monkeypatch.setenv("ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED", "true")
     for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "CLOUDSDK_AUTH_ACCESS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     return Inventory(tmp_path)

@@ -9,6 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import ansible
 from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import (
     ACTIONS,
     ROOT,
@@ -39,4 +40,6 @@ def test_filters_and_actions_can_be_used_from_a_bundle(tmp_path: Path) -> None:
         archive.extractall(tmp_path, filter="data")
     names = (" ".join(sorted(wanted)), " ".join(["tpu.fleet.in_process", *actions]))
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), *names]
-    subprocess.run(command, check=True, cwd=tmp_path, env={"HOME": str(tmp_path)})
+    # Under ansible-test, Ansible is in a folder of its own and not in the interpreter's.
+    env = {"HOME": str(tmp_path), "PYTHONPATH": str(Path(ansible.__file__).parent.parent)}
+    subprocess.run(command, check=True, cwd=tmp_path, env=env)

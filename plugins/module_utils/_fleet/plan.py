@@ -296,7 +296,8 @@ class _Planner:
 
     def _order(self, want: Slice, node: Node) -> tuple[Any, ...]:
         rank = want.rank(place_of(node))
-        return (not node.is_ready, node.is_pending, rank, node.create_time or "", node.zone)
+        going = is_on_its_way_out(node)
+        return (not node.is_ready, going, node.is_pending, rank, node.create_time or "", node.zone)
 
     def _let_go(self, view: SliceView, node: Node, why: str) -> None:
         view.live = [item for item in view.live if item is not node]

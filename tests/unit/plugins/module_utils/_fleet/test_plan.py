@@ -707,3 +707,11 @@ def test_what_may_be_on_its_way_out_is_not_deleted_again() -> None:
     assert not found.done
     second = node("STOPPING", B, api="compute")
     assert plan(fleet({"api": "compute"}), node(api="compute"), second).actions == ()
+
+
+def test_what_comes_is_kept_before_what_may_be_on_its_way_out() -> None:
+    """An instance that is being created is not deleted in favour of one that is being deleted."""
+    going = node("STOPPING", A, api="compute")
+    found = plan(fleet({"api": "compute"}), going, node("CREATING", B, api="compute"))
+    assert found.actions == ()
+    assert phase(found) == "coming"

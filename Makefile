@@ -11,7 +11,7 @@ help:
 	@echo "make venv       only set up .venv"
 	@echo "make docs       write the pages of docs/ that are made from the code"
 	@echo "make site       build the documentation as a site in .work/site"
-	@echo "make release    build the collection and the wheel in dist/ and check them as one who installs them"
+	@echo "make release    build the collection and the wheels in dist/ and check them as one who installs them"
 	@echo "make lock       pin the requirements anew after a change in pyproject.toml"
 
 venv:
@@ -44,7 +44,7 @@ release: venv
 
 lock:
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
-		--constraint requirements/constraints.in --group dev pyproject.toml --output-file requirements/dev.txt
+		--constraint requirements/constraints.in --group dev pyproject.toml local_cloud/pyproject.toml --output-file requirements/dev.txt
 	for group in bench docs galaxy; do \
 		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 			--constraint requirements/constraints.in --group $$group --output-file requirements/$$group.txt || exit 1; \

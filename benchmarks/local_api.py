@@ -16,7 +16,7 @@ from typing import Any
 import requests
 from measure import ROOT
 
-from tpu_fleet.cloud.commands.lifecycle import SERVER
+from tpu_local_cloud.commands.lifecycle import SERVER
 
 PROJECT = "local-project"
 READY_SECONDS = 30.0

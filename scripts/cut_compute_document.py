@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "src/tpu_fleet/cloud/model/discovery_documents"
+CLOUD = Path(__file__).parents[1] / "local_cloud/src/tpu_local_cloud"
+FOLDER = CLOUD / "model/shared/discovery_documents"
 OURS, NAMES = FOLDER / "compute.v1.json", FOLDER / "methods.txt"
 # The versions of each service of which the local cloud has a part.
 SERVICES = {

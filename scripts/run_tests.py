@@ -83,9 +83,11 @@ NIGHT_SCENARIOS = tuple(
 )
 
 # What a stage with machines tests: the whole product, and the machines it runs on.
-PRODUCT = ("plugins", "roles", "playbooks", "src", "requirements", "tests/support")
+PRODUCT = (
+    *("plugins", "roles", "playbooks", "src", "local_cloud/src", "requirements", "tests/support"),
+)
 ROLES_CODE = ("plugins", "roles", "playbooks", "extensions/molecule")
-CLOUD = ("src/tpu_fleet/cloud", "plugins/module_utils/_tpu", "plugins/module_utils/_compute")
+CLOUD = ("local_cloud/src", "plugins/module_utils/_tpu", "plugins/module_utils/_compute")
 
 ANSIBLE_LINT = ("ansible-lint", "--offline")
 # It checks playbooks with the inventory of ansible.cfg, whose cloud need not be up.
@@ -101,7 +103,10 @@ CHECK = (
     Stage("yamllint", ("yamllint", "--strict", ".")),
     Stage("mypy", ("mypy",)),
     # Without a clock: an example that takes long on a busy computer is no failure.
-    Stage("unit", in_ci("-n", "2", "--hypothesis-profile=ci", "tests/unit")),
+    Stage(
+        "unit",
+        in_ci("-n", "2", "--hypothesis-profile=ci", "tests/unit", "local_cloud/tests/unit"),
+    ),
     Stage("changelog", ("antsibull-changelog", "lint")),
 )
 
@@ -366,7 +371,7 @@ def main(names: list[str]) -> int:
     # Many stages start tpu-fleet and the local cloud again and again, and where
     # PYTHONDONTWRITEBYTECODE is set Python would compile all of them each time.
     subprocess.run(
-        (ROOT / ".venv/bin/python", "-m", "compileall", "-q", "src", "plugins"),
+        (ROOT / ".venv/bin/python", "-m", "compileall", "-q", "src", "local_cloud/src", "plugins"),
         cwd=ROOT,
         check=False,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PROGRAM = ROOT / "src" / "tpu_fleet"
-sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / name) for name in ("collections", "src", "local_cloud/src")]
 
 
 def filled(page: Path, tables: Mapping[str, Callable[[], str]]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tpu_fleet.cloud.commands.lifecycle import ABSENT, DEFAULT_PORT, Cloud, exports
+from tpu_local_cloud.commands.lifecycle import ABSENT, DEFAULT_PORT, Cloud, exports
 
 from . import DOCS, ROOT, filled
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from tpu_fleet.cloud.commands.cloud import cloud
-from tpu_fleet.cloud.model.faults import KINDS, OPTIONS, PLACES
+from tpu_local_cloud.commands.cloud import cloud
+from tpu_local_cloud.model.shared.faults import KINDS, OPTIONS, PLACES
 
 from . import DOCS, filled, wrapped
 

@@ -15,7 +15,7 @@ GROUPS = {
     "Begin": {
         "init": ("commands.init", "init"),
         "allocation": ("commands.allocation", "allocation"),
-        "cloud": ("cloud.commands.cloud", "cloud"),
+        "cloud": ("commands.cloud", "cloud"),
         "completion": ("commands.completion", "completion"),
     },
     "See and repair the fleet": {

@@ -19,7 +19,7 @@ import requests
 from chaos import ledger
 from fleet import NOTHING, ROOT, Fleet, wait_until
 
-from tpu_fleet.cloud.machines.layout import Layout
+from tpu_local_cloud.machines.layout import Layout
 
 A, B = "us-east5-a", "us-central1-b"
 USER, SHARE = "alice", "/mnt/share"

@@ -14,7 +14,7 @@ from typing import Any
 import requests
 from ports import free_port
 
-from tpu_fleet.cloud.machines.layout import Layout
+from tpu_local_cloud.machines.layout import Layout
 
 ZONE = "us-central2-b"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 
-from tpu_fleet.cloud.serve.server import Server
+from tpu_local_cloud.serve.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 

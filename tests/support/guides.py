@@ -16,8 +16,8 @@ from fleet import NOTHING, ROOT, Fleet, wait_until
 from git_server import GitServer
 from lab import Downloads
 
-from tpu_fleet.cloud.machines.layout import Layout
-from tpu_fleet.cloud.machines.network import Network
+from tpu_local_cloud.machines.layout import Layout
+from tpu_local_cloud.machines.network import Network
 
 GUIDES = ROOT / "tests" / "machines" / "lab" / "guides"
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from emulator import Emulator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tpu_fleet.cloud.serve import server
+from tpu_local_cloud.serve import server
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpu_fleet.cloud.machines.layout import Layout
+from tpu_local_cloud.machines.layout import Layout
 
 _CONNECTION = re.compile(r"^Connection from \S+ port \d+ on ", re.MULTILINE)
 _LOGIN = re.compile(r"^Accepted \S+ for ", re.MULTILINE)

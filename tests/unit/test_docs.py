@@ -35,7 +35,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
     str(page.relative_to(ROOT))
-    for pattern in ("*.md", "docs/*.md", "roles/*/README.md", "examples/*/README.md")
+    for pattern in (
+        *("*.md", "docs/*.md", "local_cloud/README.md"),
+        *("roles/*/README.md", "examples/*/README.md"),
+    )
     for page in ROOT.glob(pattern)
 )
 GENERATED = [

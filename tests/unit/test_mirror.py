@@ -9,9 +9,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "tests" / "unit"
 MIRRORED = {
-    "plugins": ROOT / "plugins",
-    "src": ROOT / "src" / "tpu_fleet",
-    "playbooks": ROOT / "playbooks",
+    UNIT / "plugins": ROOT / "plugins",
+    UNIT / "src": ROOT / "src" / "tpu_fleet",
+    UNIT / "playbooks": ROOT / "playbooks",
+    ROOT / "local_cloud/tests/unit": ROOT / "local_cloud/src/tpu_local_cloud",
 }
 # Many host modules at once.
 ABOUT_MANY = {UNIT / "plugins/modules/test_places_of_users.py"}
@@ -26,11 +27,11 @@ def is_about(test: str, file: str) -> bool:
     return f"{test}_".startswith(f"test_{file}_")
 
 
-@pytest.mark.parametrize("mirror", MIRRORED)
-def test_each_unit_test_is_where_its_file_is(mirror: str) -> None:
+@pytest.mark.parametrize("mirror", MIRRORED, ids=lambda mirror: str(mirror.relative_to(ROOT)))
+def test_each_unit_test_is_where_its_file_is(mirror: Path) -> None:
     astray = []
-    for test in mirroring(UNIT / mirror):
-        folder = MIRRORED[mirror] / test.parent.relative_to(UNIT / mirror)
+    for test in mirroring(mirror):
+        folder = MIRRORED[mirror] / test.parent.relative_to(mirror)
         if not any(is_about(test.stem, file.stem) for file in folder.glob("*.py")):
             astray.append(f"{test.relative_to(ROOT)}: about no file of {folder.relative_to(ROOT)}/")
     assert astray == []

@@ -23,8 +23,6 @@ NOT_OF_ROOT = {
     ("plugins/module_utils/_roles/host_base/first_boot.py", "has no Python at /usr/bin/python3"),
     ("plugins/module_utils/_roles/host_base/first_boot.py", "sudo apt-get install python3."),
     ("plugins/modules/host_services.py", "command: [/usr/bin/python3, -m, http.server"),
-    # The local cloud's machines: their image, and what Google's guest agent is in it.
-    ("src/tpu_fleet/cloud/", ""),
 }
 
 

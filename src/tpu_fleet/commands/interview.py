@@ -48,7 +48,6 @@ EXAMPLE_COMMAND = (
     "python train.py --steps 6000 --checkpoint-every 100 --step-seconds 0.05"
 )
 LOCAL = {
-    "project": "local-project",
     "grant": "typed",
     "zone": "us-central2-b",
     "type": "v4-8",
@@ -599,10 +598,9 @@ def _comes_later(problem: Problem) -> bool:
 
 def _local_cloud() -> tuple[str, str]:
     """Return endpoint and project of the local cloud that this shell uses, up or not."""
-    from ..cloud.commands.lifecycle import Cloud, default_state_dir
+    from .cloud import cloud_of_this_shell
 
-    cloud = Cloud(default_state_dir())
-    return cloud.endpoint, str((cloud.config or {}).get("project") or LOCAL["project"])
+    return cloud_of_this_shell()
 
 
 def _own_key() -> str:

@@ -8,7 +8,7 @@ import requests
 from discovery import check, response_of
 from emulator import Emulator
 
-from tpu_fleet.cloud.model.schema import COMPUTE
+from tpu_local_cloud.model.shared.schema import COMPUTE
 
 HERE = "projects/local-project"
 LINK = f"https://www.googleapis.com/compute/v1/{HERE}"

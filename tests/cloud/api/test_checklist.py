@@ -10,7 +10,7 @@ import pytest
 import requests
 from emulator import Emulator
 
-from tpu_fleet.cloud.model.faults import KINDS
+from tpu_local_cloud.model.shared.faults import KINDS
 
 PARENT = f"projects/{Emulator.project}/locations/{Emulator.zone}"
 BODY = {"acceleratorType": "v4-16", "runtimeVersion": "tpu-ubuntu2204-base"}

@@ -22,7 +22,7 @@ from emulator import Emulator
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 
-from tpu_fleet.cloud.model.schema import document as ours
+from tpu_local_cloud.model.shared.schema import document as ours
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = f"projects/{Emulator.project}"

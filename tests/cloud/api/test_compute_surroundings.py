@@ -13,12 +13,12 @@ import requests
 from compute_client import BOOT, FAMILY, HERE, IMAGE, LINK, ComputeClient
 from emulator import ROOT, Emulator
 
-from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.model import catalog, known_methods
-from tpu_fleet.cloud.model.clock import Clock
-from tpu_fleet.cloud.model.cloud import Cloud
-from tpu_fleet.cloud.model.store import Store
-from tpu_fleet.cloud.serve.frontend import FrontEnd
+from tpu_local_cloud.machines.none import NoMachines
+from tpu_local_cloud.model.cloud import Cloud
+from tpu_local_cloud.model.shared import catalog, known_methods
+from tpu_local_cloud.model.shared.clock import Clock
+from tpu_local_cloud.model.shared.store import Store
+from tpu_local_cloud.serve.frontend import FrontEnd
 
 ZONE, REGION = "us-east5-a", "us-east5"
 

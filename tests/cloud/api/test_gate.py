@@ -16,11 +16,11 @@ import requests
 from emulator import Emulator
 from starlette.testclient import TestClient
 
-from tpu_fleet.cloud.commands.lifecycle import owners
-from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.serve import peers
-from tpu_fleet.cloud.serve.gate import METADATA_HOSTS, Gate, named, no_page
-from tpu_fleet.cloud.serve.metadata import MetadataApp
+from tpu_local_cloud.commands.lifecycle import owners
+from tpu_local_cloud.machines.none import NoMachines
+from tpu_local_cloud.serve import peers
+from tpu_local_cloud.serve.gate import METADATA_HOSTS, Gate, named, no_page
+from tpu_local_cloud.serve.metadata import MetadataApp
 
 NODES = f"v2/projects/{Emulator.project}/locations/{Emulator.zone}/nodes"
 BODY = json.dumps({"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"})
@@ -142,7 +142,7 @@ def test_another_user_of_the_computer_is_refused(cloud: Emulator) -> None:
         said = as_user(NOBODY, cloud.url + path, body)
         assert said.startswith("403 ")
         assert "it comes from user nobody, and the cloud belongs to root" in said
-        assert "tpu-fleet cloud up" in said
+        assert "tpu-local-cloud up" in said
     assert cloud.control("state", method="GET")["nodes"] == []
     assert as_user(0, cloud.url + NODES).strip() == "200"
 

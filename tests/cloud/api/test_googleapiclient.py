@@ -360,7 +360,7 @@ def test_a_client_that_is_built_from_what_the_cloud_serves(
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1", "v2", "v2alpha1"])
 def test_the_documents_are_googles(cloud: Emulator, version: str) -> None:
-    """Renew those of cloud/model/discovery_documents when the installed ones are newer."""
+    """Renew those of model/shared/discovery_documents when the installed ones are newer."""
     root = cloud.url
     ours = requests.get(f"{root}$discovery/rest", params={"version": version}, timeout=20).json()
     roots = {"rootUrl": root, "baseUrl": root, "mtlsRootUrl": root}

@@ -28,7 +28,7 @@ from google.rpc import error_details_pb2
 from google_clients import NAME, PARENT, QUEUED, request_of, tpu_client, wanted
 from ports import free_port
 
-from tpu_fleet.cloud.serve import grpc as api_grpc
+from tpu_local_cloud.serve import grpc as api_grpc
 
 NOBODY = 65534
 REQUEST_ID = "6f0f0d3c-7e0d-4a1f-9f0e-1c9d7f6f2a11"
@@ -276,7 +276,7 @@ def test_the_command_serves_it_where_it_is_told(tmp_path: Path, cloud: Emulator)
 
 
 def test_the_command_says_what_it_needs(tmp_path: Path) -> None:
-    """Without Google's library, as `pip install tpu-fleet` leaves it."""
+    """Without Google's library, as `pip install tpu-local-cloud` leaves it."""
     (tmp_path / "google_missing").mkdir()
     hide = "import sys; sys.modules['google.cloud'] = None\n"
     (tmp_path / "google_missing" / "sitecustomize.py").write_text(hide)
@@ -285,5 +285,5 @@ def test_the_command_says_what_it_needs(tmp_path: Path) -> None:
         PYTHONPATH=str(tmp_path / "google_missing"),
     )
     assert said.returncode == 1
-    assert "google.cloud is not installed: pip install 'tpu-fleet[grpc]'" in said.stderr
+    assert "google.cloud is not installed: pip install 'tpu-local-cloud[grpc]'" in said.stderr
     assert not (tmp_path / "state").exists()

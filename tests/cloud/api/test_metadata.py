@@ -16,7 +16,7 @@ import uvicorn
 from emulator import Emulator
 from google.auth import jwt
 
-from tpu_fleet.cloud.serve.metadata import MetadataApp
+from tpu_local_cloud.serve.metadata import MetadataApp
 
 FLAVOR = {"Metadata-Flavor": "Google"}
 WORKERS = ("127.0.0.2", "127.0.0.3")

@@ -11,7 +11,7 @@ import requests
 from click.testing import CliRunner, Result
 from emulator import Emulator
 
-from tpu_fleet.cloud.commands.cloud import cloud as command
+from tpu_local_cloud.commands.cloud import cloud as command
 
 ZONE = f"projects/{Emulator.project}/locations/{Emulator.zone}"
 

@@ -18,11 +18,11 @@ import requests
 from emulator import Emulator
 from ports import free_port
 
-from tpu_fleet.cloud.machines.none import NoMachines
-from tpu_fleet.cloud.model.clock import Clock
-from tpu_fleet.cloud.model.cloud import Cloud
-from tpu_fleet.cloud.model.store import Store
-from tpu_fleet.cloud.serve.metadata import tpu_env
+from tpu_local_cloud.machines.none import NoMachines
+from tpu_local_cloud.model.cloud import Cloud
+from tpu_local_cloud.model.shared.clock import Clock
+from tpu_local_cloud.model.shared.store import Store
+from tpu_local_cloud.serve.metadata import tpu_env
 
 ZONE = f"projects/{Emulator.project}/locations/{Emulator.zone}"
 BODY = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
@@ -191,7 +191,7 @@ class Process:
         file = state_dir / "config.json"
         file.write_text(json.dumps(config))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tpu_fleet.cloud.serve.server", "--config", str(file)]
+            [sys.executable, "-m", "tpu_local_cloud.serve.server", "--config", str(file)]
         )
         deadline = time.monotonic() + 20
         while True:

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from local_cloud import Redirect, cloud, served
+from cloud_of_clients import Redirect, cloud, served
 from redirect import redirect
 
 __all__ = ["cloud", "redirection", "served"]

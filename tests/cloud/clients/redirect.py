@@ -10,9 +10,9 @@ import grpc
 import httplib2
 import pytest
 import requests
+from cloud_of_clients import GRPC_PORT, PORT, LocalCloud
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.oauth2.credentials import Credentials
-from local_cloud import GRPC_PORT, PORT, LocalCloud
 
 
 def there(url: str) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from cloud_of_clients import LocalCloud
 from dstack._internal.core.backends.gcp.compute import GCPCompute
 from dstack._internal.core.backends.gcp.models import GCPConfig, GCPDefaultCreds
 from dstack._internal.core.errors import NoCapacityError, ProvisioningError
@@ -30,7 +31,6 @@ from dstack._internal.core.models.volumes import (
 )
 from google.api_core import exceptions
 from google.cloud import compute_v1
-from local_cloud import LocalCloud
 
 # The first has what the second is asked for when it is full.
 ZONES = ["us-east5-a", "us-east5-b"]

@@ -10,7 +10,7 @@ import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
-from local_cloud import LocalCloud
+from cloud_of_clients import LocalCloud
 
 ZONE = "us-east5-a"
 FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"

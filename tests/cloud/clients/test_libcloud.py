@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from cloud_of_clients import LocalCloud
 from libcloud.common.google import GoogleOAuth2Credential
 from libcloud.compute.drivers.gce import GCENodeDriver
-from local_cloud import LocalCloud
 
 ZONE = "us-east5-a"
 FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import pytest
+from cloud_of_clients import LocalCloud
 from googleapiclient.errors import HttpError
-from local_cloud import LocalCloud
 from ray.autoscaler._private.gcp.node_provider import GCPNodeProvider
 
 ZONE = "us-central2-b"

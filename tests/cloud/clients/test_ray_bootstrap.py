@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from local_cloud import LocalCloud
+from cloud_of_clients import LocalCloud
 from ray.autoscaler._private.gcp.config import bootstrap_gcp
 from ray.autoscaler._private.gcp.node_provider import GCPNodeProvider
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from local_cloud import HOME, LocalCloud
+from cloud_of_clients import HOME, LocalCloud
 from sky import clouds, resources
 from sky.backends.cloud_vm_ray_backend import FailoverCloudErrorHandlerV2
 from sky.provision import common

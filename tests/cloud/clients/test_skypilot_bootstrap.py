@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from local_cloud import LocalCloud
+from cloud_of_clients import LocalCloud
 from sky.provision import common
 from sky.provision.gcp import instance
 from sky.provision.gcp.config import bootstrap_instances

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from recording import Exchange
 from table import AS_READ, METADATA
 
-from tpu_fleet.cloud.compute_api import batch
+from tpu_local_cloud.compute_api import batch
 
 _OPERATION = re.compile(r"/operations/operation-[\w-]+(?=$|/wait$)")
 # In place of the path of an operation: several were polled at once.

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from recording import RecordingEmulator
 
-from tpu_fleet.cloud.commands.lifecycle import Cloud as LocalCloud
-from tpu_fleet.cloud.commands.lifecycle import exports
-from tpu_fleet.cloud.model.cloud import DELAYS
+from tpu_local_cloud.commands.lifecycle import Cloud as LocalCloud
+from tpu_local_cloud.commands.lifecycle import exports
+from tpu_local_cloud.model.cloud import DELAYS
 
 # In place of ssh and scp: says what it was asked to do, and that it worked.
 FAKE_SSH = '#!/bin/sh\necho "fake ${0##*/} ran: $*"\n'

@@ -20,7 +20,7 @@ from discovery import check_compute
 from recording import RecordingEmulator
 from table import Command, table
 
-from tpu_fleet.cloud.model.cloud import DELAYS
+from tpu_local_cloud.model.cloud import DELAYS
 
 COMMANDS = list(table())
 READY = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from container_cloud import ZONE, ContainerCloud, eventually
 
-from tpu_fleet.cloud.machines.layout import SHARED_LIB, Layout
+from tpu_local_cloud.machines.layout import SHARED_LIB, Layout
 
 GB = 1 << 30
 BY_ID = "/dev/disk/by-id"

@@ -25,6 +25,10 @@ except SystemExit:
 """
 
 
+def test_version() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output.startswith("tpu-fleet, version ")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_is_its_own(name: str) -> None:
     command = imported(name)

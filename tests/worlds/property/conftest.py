@@ -37,7 +37,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def server() -> Iterator[Any]:
     """A local cloud on a port of its own, whose work takes real moments."""
-    from tpu_fleet.cloud.serve.server import Server
+    from tpu_local_cloud.serve.server import Server
 
     delays = {"all": 0.2, "create": 0.3, "queue_look": 0.1}
     config = {"hosts": "none", "clock": "real", "port": 0, "delays": delays}

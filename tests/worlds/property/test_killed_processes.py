@@ -18,7 +18,7 @@ from simulation.rules import Declared, claims_on
 from simulation.things import things_of
 from simulation.world import START
 
-from tpu_fleet.cloud.serve.server import Server
+from tpu_local_cloud.serve.server import Server
 
 ROOT = Path(__file__).resolve().parents[3]
 FIRST, SECOND = "us-central1-a", "europe-west4-b"

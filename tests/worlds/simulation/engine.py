@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import No
 from simulation.rules import type_of
 from simulation.things import OWNER_LABEL
 from simulation.world import PROJECT, World
-from tpu_fleet.cloud.model.records import NodeRecord
+from tpu_local_cloud.model.shared.records import NodeRecord
 
 # In this order a slice is made; who ends earlier leaves parts behind.
 ORDER = ("instance", "policy", "template", "group")

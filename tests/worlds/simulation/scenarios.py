@@ -13,9 +13,9 @@ from simulation import engine
 from simulation.rules import TIER_CLASS, generation, type_of
 from simulation.things import COMPUTE, NEIGHBOUR, OWNER, OWNER_LABEL, TPU
 from simulation.world import START, World
-from tpu_fleet.cloud.errors import ApiError
-from tpu_fleet.cloud.model.faults import KINDS as KNOWN
-from tpu_fleet.cloud.model.faults import Fault
+from tpu_local_cloud.errors import ApiError
+from tpu_local_cloud.model.shared.faults import KINDS as KNOWN
+from tpu_local_cloud.model.shared.faults import Fault
 
 # Few places, so that slices, strangers and faults meet.
 FAMILIES: dict[str, tuple[list[str], list[str]]] = {

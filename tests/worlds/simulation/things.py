@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from simulation.wire import Sent
-from tpu_fleet.cloud.model.cloud import Cloud
-from tpu_fleet.cloud.model.compute_records import repairs, status
-from tpu_fleet.cloud.model.queue_records import QueueRecord
-from tpu_fleet.cloud.model.records import NodeRecord
+from tpu_local_cloud.model.cloud import Cloud
+from tpu_local_cloud.model.compute.records import repairs, status
+from tpu_local_cloud.model.shared.queue_records import QueueRecord
+from tpu_local_cloud.model.shared.records import NodeRecord
 
 OWNER_LABEL, OWNER = "tpu-fleet", "managed"
 # The owner of the second fleet of the project.

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from tpu_fleet.cloud.serve.frontend import FrontEnd
+from tpu_local_cloud.serve.frontend import FrontEnd
 
 # Nobody listens there; a request that misses the wire fails at once.
 ENDPOINT = "http://127.0.0.1:1/"

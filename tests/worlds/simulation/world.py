@@ -21,11 +21,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Clien
 
 from simulation.things import OWNER, Call, Thing, call_of, things_of
 from simulation.wire import ENDPOINT, Answer, Sent, Wire, session_over
-from tpu_fleet.cloud.machines import make_backend
-from tpu_fleet.cloud.model.clock import Clock
-from tpu_fleet.cloud.model.cloud import Cloud
-from tpu_fleet.cloud.model.store import Store
-from tpu_fleet.cloud.serve.frontend import FrontEnd
+from tpu_local_cloud.machines import make_backend
+from tpu_local_cloud.model.cloud import Cloud
+from tpu_local_cloud.model.shared.clock import Clock
+from tpu_local_cloud.model.shared.store import Store
+from tpu_local_cloud.serve.frontend import FrontEnd
 
 PROJECT = "local-project"
 # 2026-03-01, midnight UTC: when a world begins.

@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import google.auth
 import grpc
 import httpx
+from cloud_of_clients import GRPC_PORT, PORT, LocalCloud, Redirect, cloud, served
 from google.auth.credentials import Credentials
 from google.cloud.tpu_v2alpha1.services.tpu.transports import TpuGrpcTransport
 from iris.cluster.platforms.gcp.cloud import CloudGcpService
-from local_cloud import GRPC_PORT, PORT, LocalCloud, Redirect, cloud, served
 
 __all__ = ["cloud", "redirection", "served", "service"]
 

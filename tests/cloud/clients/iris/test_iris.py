@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cloud_of_clients import LocalCloud
 from iris.cluster.config import GcpPlatformConfig
 from iris.cluster.platforms.gcp.cloud import CloudGcpService
 from iris.cluster.platforms.gcp.service import (
@@ -22,7 +23,6 @@ from iris.cluster.platforms.types import (
     ResourceNotFoundError,
 )
 from iris.cluster.types import CapacityType
-from local_cloud import LocalCloud
 
 ZONE, ELSEWHERE = "us-east5-a", "us-east5-b"
 FAMILY = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"

@@ -25,7 +25,9 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 _ROOT = Path(__file__).resolve().parents[5]
-_DOCUMENT = _ROOT / "src/tpu_fleet/cloud/model/discovery_documents/compute.v1.json"
+_DOCUMENT = (
+    _ROOT / "local_cloud/src/tpu_local_cloud/model/shared/discovery_documents/compute.v1.json"
+)
 compares = pytest.mark.skipif(not _DOCUMENT.exists(), reason="there is no local cloud")
 
 

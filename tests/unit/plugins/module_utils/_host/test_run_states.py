@@ -25,7 +25,7 @@ def other_tables() -> Iterator[str]:
     """Yield where else states that are ends are listed."""
     for place in ("plugins", "roles", "src/tpu_fleet"):
         for file in sorted((ROOT / place).rglob("*.py")):
-            if file.is_symlink() or file == TABLE or "tpu_fleet/cloud" in str(file):
+            if file.is_symlink() or file == TABLE:
                 continue
             for found in ast.walk(ast.parse(file.read_text())):
                 listed = found.elts if isinstance(found, ast.Tuple | ast.List | ast.Set) else []

@@ -1,0 +1,4 @@
+"""Instances, their disks, reservations and quota of Compute Engine.
+
+May import: shared.
+"""

@@ -1,0 +1,282 @@
+"""The front end of the local cloud: answers every request, with faults like those of a network."""
+
+from __future__ import annotations
+
+import functools
+import html
+import json
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any, Literal
+
+from .. import compute_errors, errors, payload
+from ..compute_api import api as compute
+from ..compute_api import batch
+from ..errors import ApiError
+from ..github import keys as github
+from ..google import api as google
+from ..google.answers import Media
+from ..model.cloud import Cloud
+from ..model.shared import known_methods
+from ..model.shared.faults import Fault
+from ..model.shared.store import is_full
+from ..tpu_api import discovery
+from ..tpu_api.methods import Api
+from . import control
+
+JSON = "application/json; charset=UTF-8"
+# Headers of a batch that apply to each of its calls.
+_OF_ALL = ("Authorization", "X-Goog-User-Project", "Host")
+# Number of tokens whose first use is remembered.
+TOKENS = 1000
+
+
+# Where `tpu-local-cloud env` leads gcloud for a service that only Google has.
+_ABSENT = re.compile(r"/_absent/([^/]+)")
+
+
+Cut = Literal["", "drop", "reset"]
+
+
+@dataclass
+class Reply:
+    """One HTTP answer."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    pause: float = 0.0
+    """Real seconds of delay before the answer."""
+    again: Callable[[], Reply] | None = None
+    """Returns the answer anew, while it is not the one that the client waits for."""
+    cut: Cut = ""
+    """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
+
+
+class FrontEnd:
+    """Handles requests for the TPU API, Google's other APIs, and the owner's control interface."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.api = Api(cloud)
+        self._seen: OrderedDict[str, float] = OrderedDict()
+
+    def reply(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> Reply:
+        """Answer one request; the path is the one that was sent, still encoded."""
+        # First run everything that was due before the request.
+        self.cloud.advance()
+        if path.startswith("/_cloud/"):
+            return self._say(*self._control(method, path, body))
+        if absent := _ABSENT.match(path):
+            refused = errors.not_emulated(f"{absent[1]}.googleapis.com")
+            return self._say(refused.http, refused.body(), refused.headers)
+        if method == "POST" and batch.PATH.fullmatch(path):
+            return self._batch(headers, body)
+        hub = github.answer(self.cloud, method, path, query, headers, body)
+        if hub is not None:
+            return Reply(hub.status, hub.body(), {**self._headers(JSON), **hub.headers})
+        faults, now = self.cloud.faults, self.cloud.clock.now()
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        token = token.strip() if scheme == "Bearer" else ""
+        where = self._where(method, path, query, body) if len(faults) else {}
+        begun = self._first_seen(token, now)
+        drop = faults.hit("drop", now, **where) if where else None
+        if drop and not _after_the_work(drop):
+            return Reply(0, b"", cut="drop")
+        if where and faults.hit("bad_gateway", now, **where):
+            page = errors.BAD_GATEWAY.encode()
+            return Reply(502, page, self._headers("text/html; charset=UTF-8"))
+        if where and token and self._expired(token, now - begun, where):
+            refused = errors.unauthenticated()
+            return self._say(refused.http, refused.body(), refused.headers)
+        reset = faults.hit("reset", now, **where) if where else None
+        slow = faults.hit("slow", now, **where) if where else None
+        answered = self._answer(method, path, dict(query), headers, body, token)
+        reply = self._say(*answered, query)
+        if slow:
+            reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
+        reply.cut = "drop" if drop else "reset" if reset else ""
+        if path.endswith("/wait") and not reply.cut and _is_unfinished(answered):
+            reply.again = functools.partial(self._look_again, path, query)
+        return reply
+
+    def too_large(self) -> Reply:
+        """Answer a request whose body is too large to be read."""
+        refused = errors.too_large(payload.LARGEST)
+        return self._say(refused.http, refused.body(), refused.headers)
+
+    def _look_again(self, path: str, query: Mapping[str, str]) -> Reply:
+        """Return an operation for which a client waits, as it is now."""
+        try:
+            shown = compute.awaited(self.cloud, path) or {}
+        except ApiError as error:
+            return self._say(error.http, error.body(), error.headers, query)
+        reply = self._say(200, shown, {}, query)
+        if _is_unfinished((200, shown, {})):
+            reply.again = functools.partial(self._look_again, path, query)
+        return reply
+
+    def _batch(self, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Answer each call of a batch as if it came alone; what cuts one off cuts off all."""
+        try:
+            calls = batch.parts(headers.get("Content-Type", ""), body)
+        except ApiError as error:
+            return self._say(error.http, error.body(), error.headers)
+        # Each call may have a token of its own.
+        common = {key: headers[key] for key in _OF_ALL if key in headers}
+        replies = [
+            (c, self.reply(c.method, c.path, c.query, {**common, **c.headers}, c.body))
+            for c in calls
+        ]
+        kind, content = batch.answer(
+            (c, r.status, r.headers, r.body) for c, r in replies if not r.cut
+        )
+        cut: Cut = next((reply.cut for _, reply in replies if reply.cut), "")
+        pause = max((reply.pause for _, reply in replies), default=0.0)
+        return Reply(200, content, self._headers(kind), pause=pause, cut=cut)
+
+    def _where(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes
+    ) -> dict[str, Any]:
+        known = compute.where(method, path, body)
+        if known is not None:
+            return known
+        found = self.api.find(method, path)
+        return self.api.where(found, dict(query), body) if found else {"method": method}
+
+    def _first_seen(self, token: str, now: float) -> float:
+        """Return when a token was first seen; those unused for longest are forgotten."""
+        if not token:
+            return now
+        begun = self._seen.setdefault(token, now)
+        self._seen.move_to_end(token)
+        if len(self._seen) > TOKENS:
+            self._seen.popitem(last=False)
+        return begun
+
+    def _expired(self, token: str, age: float, where: dict[str, Any]) -> bool:
+        def concerned(fault: Fault) -> bool:
+            named, oldest = fault.options.get("token"), fault.options.get("older_than")
+            if named is not None:
+                return token == str(named)
+            return oldest is None or age > float(oldest)
+
+        faults = self.cloud.faults
+        return bool(faults.hit("token_expired", self.cloud.clock.now(), concerned, **where))
+
+    def _control(
+        self, method: str, path: str, body: bytes
+    ) -> tuple[int, dict[str, Any], dict[str, str]]:
+        try:
+            return 200, control.answer(self.cloud, method, path.removeprefix("/_cloud/"), body), {}
+        except ApiError as error:
+            return error.http, error.body(), error.headers
+        except Exception as error:
+            return _unknown(method, path, error)
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+        token: str,
+    ) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
+        kind, known = headers.get("Content-Type", ""), bool(token)
+        # Google's tokens of service accounts begin like this; their project is the quota project.
+        unpaid = (
+            known and not token.startswith("ya29.c.") and not headers.get("x-goog-user-project")
+        )
+        try:
+            _check_alt(query)
+            root = f"http://{headers.get('Host', '')}/"
+            other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
+            if other is None:
+                other = compute.answer(self.cloud, method, path, query, body, known, unpaid)
+            if other is None:
+                other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
+            if other is None:
+                other = self.api.answer(method, path, query, body, known, unpaid)
+        except errors.NoSuchMethod:
+            return _missing(method, path)
+        except ApiError as error:
+            return error.http, error.body(), error.headers
+        except Exception as error:
+            return _unknown(method, path, error)
+        return 200, other, {}
+
+    def _say(
+        self,
+        status: int,
+        answer: dict[str, Any] | Media,
+        headers: dict[str, str],
+        query: Mapping[str, str] | None = None,
+    ) -> Reply:
+        if isinstance(answer, Media):
+            return Reply(status, answer.content, {**self._headers(answer.kind), **headers})
+        compact = (query or {}).get("prettyPrint") == "false"
+        text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=False) + "\n"
+        # One bad character must not cost the whole answer.
+        return Reply(status, text.encode(errors="replace"), {**self._headers(JSON), **headers})
+
+    def _headers(self, kind: str) -> dict[str, str]:
+        # The Date header has the cloud's time, because clients may use it.
+        return {"Content-Type": kind, "Date": formatdate(self.cloud.clock.now(), usegmt=True)}
+
+
+def _is_unfinished(answered: tuple[int, dict[str, Any] | Media, dict[str, str]]) -> bool:
+    """Return whether an answer is an operation of Compute Engine that is not done."""
+    status, shown, _headers = answered
+    if status != 200 or not isinstance(shown, dict):
+        return False
+    return shown.get("kind") == "compute#operation" and shown.get("status") != "DONE"
+
+
+def _check_alt(query: Mapping[str, str]) -> None:
+    """Raise for a form of answers that Google does not have, or the local cloud does not."""
+    for name in ("alt", "$alt"):
+        # Clients over REST add how enums are spelled.
+        form = query.get(name, "").partition(";")[0]
+        if form == "proto":
+            raise errors.not_emulated("answer in alt=proto")
+        if form not in ("", "json", "media"):
+            raise errors.invalid_alt(form)
+
+
+def _missing(method: str, path: str) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
+    """Answer a request for what the local cloud does not have: in JSON if Google has it."""
+    name = known_methods.name_of(method, path)
+    if not name:
+        page = errors.NOT_THERE.format(html.escape(path))
+        return 404, Media(page.encode(), "text/html; charset=UTF-8"), {}
+    refused = errors.not_emulated(name)
+    if name.startswith(("compute.", "storage.")):
+        refused = compute_errors.as_compute(refused)
+    return refused.http, refused.body(), {}
+
+
+def _after_the_work(drop: Fault) -> bool:
+    """Return whether a connection is to be closed only after the work is done."""
+    if "when" in drop.options:
+        return bool(drop.options["when"] == "after")
+    return str(drop.options.get("after", "")).lower() == "true"
+
+
+def _unknown(
+    method: str, path: str, error: Exception
+) -> tuple[int, dict[str, Any], dict[str, str]]:
+    logging.getLogger(__name__).exception("%s %s", method, path)
+    unknown = errors.disk_full() if is_full(error) else errors.internal()
+    return unknown.http, unknown.body(), {}

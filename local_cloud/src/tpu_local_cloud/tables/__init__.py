@@ -1,0 +1,4 @@
+"""Accelerator and machine types of Google: links to the files of the collection tpu.fleet.
+
+May import: nothing.
+"""

@@ -1,0 +1,1 @@
+"""Types of machines, from the room `_compute` of the collection."""

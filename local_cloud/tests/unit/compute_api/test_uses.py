@@ -1,0 +1,63 @@
+"""What a group uses cannot be deleted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tpu_local_cloud.compute_api.policies import POLICIES
+from tpu_local_cloud.compute_api.templates import TEMPLATES
+from tpu_local_cloud.compute_errors import ComputeError
+from tpu_local_cloud.google.answers import Call
+from tpu_local_cloud.machines.none import NoMachines
+from tpu_local_cloud.model.cloud import Cloud
+from tpu_local_cloud.model.shared.clock import Clock
+from tpu_local_cloud.model.shared.store import Store
+
+REGION = "us-central1"
+USED = {
+    f"regions/{REGION}/resourcePolicies/wp": POLICIES,
+    "global/instanceTemplates/it": TEMPLATES,
+    f"regions/{REGION}/instanceTemplates/it": TEMPLATES,
+}
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"), project="p")
+    shelves = cloud.around.resource_policies, cloud.around.instance_templates
+    document: dict[str, Any] = {"id": "1", "properties": {}}
+    shelves[0].put(f"regions/{REGION}/wp", {**document, "name": "wp", "scope": f"regions/{REGION}"})
+    for scope in ("global", f"regions/{REGION}"):
+        shelves[1].put(f"{scope}/it", {**document, "name": "it", "scope": scope})
+    group = ["projects/p/zones/us-central1-c/instanceGroupManagers/s1"]
+
+    def users(tail: str) -> list[str]:
+        assert tail in USED
+        return group
+
+    groups = SimpleNamespace(users_of_policy=users, users_of_template=users, group=group)
+    monkeypatch.setattr(cloud, "compute", groups)
+    return cloud
+
+
+@pytest.mark.parametrize("tail", USED)
+def test_in_use(cloud: Cloud, tail: str) -> None:
+    scope, collection, name = tail.rsplit("/", 2)
+    what = "resource_policy" if collection == "resourcePolicies" else "instance_template"
+    groups = {"region": REGION} if scope != "global" else {}
+    call = Call("DELETE", {**groups, "id": name}, {}, b"")
+    with pytest.raises(ComputeError) as refused:
+        USED[tail].delete(cloud, call)
+    assert refused.value.message == (
+        f"The {what} resource 'projects/p/{tail}' is already being used by "
+        "'projects/p/zones/us-central1-c/instanceGroupManagers/s1'"
+    )
+    assert (refused.value.code, refused.value.reason) == (400, "resourceInUseByAnotherResource")
+    assert USED[tail].find(cloud, f"projects/p/{tail}")
+    # The stand-in has it, not the cloud.
+    cloud.compute.group.clear()  # type: ignore[attr-defined]
+    USED[tail].delete(cloud, call)
+    assert USED[tail].find(cloud, f"projects/p/{tail}") is None

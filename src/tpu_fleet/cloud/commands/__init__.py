@@ -1,4 +1,0 @@
-"""Commands of `tpu-fleet cloud`: start and stop a local cloud, and cause events in it.
-
-May import: machines, model.
-"""

@@ -1,4 +1,0 @@
-"""Compute Engine, as far as TPUs need it: what it offers, instances, groups, policies, templates.
-
-May import: compute_errors, errors, google, model, payload, tpu_api.
-"""

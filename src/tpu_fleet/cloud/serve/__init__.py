@@ -1,4 +1,0 @@
-"""The servers of a local cloud: HTTP, gRPC and metadata, and who may use them.
-
-May import: compute_api, compute_errors, errors, github, google, machines, model, payload, tpu_api.
-"""

@@ -1,0 +1,62 @@
+"""`tpu-fleet cloud`, with the local cloud installed and without."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from tpu_fleet.cli import main
+from tpu_fleet.commands import cloud
+from tpu_local_cloud.commands.cloud import cloud as installed
+
+
+@pytest.fixture
+def _absent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No local cloud, as `pip install tpu-fleet` leaves it."""
+    with monkeypatch.context() as patch:
+        for name in [name for name in sys.modules if name.split(".")[0] == "tpu_local_cloud"]:
+            patch.delitem(sys.modules, name)
+        patch.setattr(sys, "meta_path", [_Hidden, *sys.meta_path])
+        importlib.reload(cloud)
+        yield
+    importlib.reload(cloud)
+
+
+class _Hidden:
+    """A finder that finds no local cloud, and leaves all else to the others."""
+
+    @staticmethod
+    def find_spec(name: str, *_more: object) -> None:
+        if name.split(".")[0] == "tpu_local_cloud":
+            raise ModuleNotFoundError(f"No module named {name!r}", name="tpu_local_cloud")
+
+
+def test_the_commands_are_those_of_the_local_cloud() -> None:
+    assert cloud.cloud is installed
+
+
+@pytest.mark.usefixtures("_absent")
+@pytest.mark.parametrize(
+    "words", [[], ["up", "--hosts", "none"], ["--help"], ["fault", "list"], ["-x"]]
+)
+def test_without_it_each_command_names_the_extra(words: list[str]) -> None:
+    result = CliRunner().invoke(main, ["cloud", *words])
+    assert result.exit_code == 1
+    assert result.output == f"Error: {cloud.ABSENT}\n"
+
+
+@pytest.mark.usefixtures("_absent")
+def test_without_it_the_shell_names_the_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cloud.cloud_of_this_shell() == ("http://127.0.0.1:8470/", "local-project")
+    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU", "http://127.0.0.1:9000/")
+    monkeypatch.setenv("CLOUDSDK_CORE_PROJECT", "other-project")
+    assert cloud.cloud_of_this_shell() == ("http://127.0.0.1:9000/", "other-project")
+
+
+def test_what_the_local_cloud_lacks_is_no_reason_to_install_it() -> None:
+    with pytest.raises(ModuleNotFoundError, match="uvicorn"):
+        cloud._only_if_absent(ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn"))

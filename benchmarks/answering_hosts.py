@@ -31,6 +31,7 @@ from pod import ASYNCSSH, AT_ONCE, KEX, START
 from small_machines import KINDS
 
 sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
 
 from fleet import NOTHING
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from measure import ROOT, Cost, Line, interleaved, measured, medians, promises, record, table
 
 sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
 
 from fleet import Fleet
 

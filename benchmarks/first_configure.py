@@ -29,6 +29,7 @@ from measure import Cost, Line, measured, medians, promises, record, table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
 
 from fleet import Fleet  # noqa: E402
 

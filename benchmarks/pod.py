@@ -29,6 +29,7 @@ from small_machines import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
 
 from fleet import NOTHING, Fleet  # noqa: E402
 from ssh_log import Seen, SshLogs  # noqa: E402

@@ -31,7 +31,8 @@ import requests
 from measure import Cost, Line, promises, record
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/worlds")]
+SHARED = ("tests/support", "local_cloud/tests/support", "tests/worlds")
+sys.path[:0] = [str(ROOT / name) for name in SHARED]
 
 from chaos.field import FLEET, SAVED, SOLO, USER, Field, Unreachable, packages_of  # noqa: E402
 from fleet import wait_until  # noqa: E402

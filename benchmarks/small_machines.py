@@ -25,6 +25,7 @@ import requests
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
 
 from ssh_log import Seen, SshLogs  # noqa: E402
 

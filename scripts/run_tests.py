@@ -74,6 +74,8 @@ PEOPLE = tuple(
     f"{STORIES}/test_{name}.py" for name in ("canary", "git_access", "data_disks", "onboarding")
 )
 VERIFY_FAILS = "tests/machines/e2e/test_verify_fails.py"
+MACHINES = ("local_cloud/tests/machines", "tests/machines/workers")
+GCLOUD = "local_cloud/tests/gcloud"
 
 # The longest scenarios of molecule. In CI tests/machines/e2e applies these roles twice, in check
 # mode and after a reboot; tests/cloud/modules (code_trees, python_venv) and tests/cloud/run_agent
@@ -84,7 +86,8 @@ NIGHT_SCENARIOS = tuple(
 
 # What a stage with machines tests: the whole product, and the machines it runs on.
 PRODUCT = (
-    *("plugins", "roles", "playbooks", "src", "local_cloud/src", "requirements", "tests/support"),
+    *("plugins", "roles", "playbooks", "src", "local_cloud/src", "requirements"),
+    *("tests/support", "local_cloud/tests/support"),
 )
 ROLES_CODE = ("plugins", "roles", "playbooks", "extensions/molecule")
 CLOUD = ("local_cloud/src", "plugins/module_utils/_tpu", "plugins/module_utils/_compute")
@@ -111,7 +114,8 @@ CHECK = (
 )
 
 # Three at a time on two cores, as those with machines wait for half of their time: the longest
-# first. Any of them may run beside any other: tests/support/ports.py gives each cloud a free port.
+# first. Any of them may run beside any other: each cloud gets a free port (ports.py of the local
+# cloud's tests).
 FULL = (
     Stage("stories", in_ci(STORIES)),
     Stage("molecule", ("scripts/molecule", "test", "--all", "--report", *NIGHT_SCENARIOS)),
@@ -123,19 +127,17 @@ FULL = (
         # Most of them wait for something: three at a time take half as long as one.
         in_ci(
             *("-n", "3", "--dist", "loadfile"),
-            "tests/cloud",
-            "--ignore=tests/cloud/clients",
-            "--ignore=tests/cloud/gcloud",
+            *("tests/cloud", "local_cloud/tests/api"),
             "--ignore=tests/cloud/page",
             "--ignore=tests/cloud/sweeps",
         ),
     ),
     Stage("hostile_user", in_ci("tests/machines/hostile_user")),
     Stage("story", in_ci("-x", "tests/machines/e2e")),
-    Stage("machines", in_ci("tests/machines/local_cloud")),
+    Stage("machines", in_ci(*MACHINES)),
     Stage("property", in_ci("-n", "2", "tests/worlds/property")),
     # Each of its tests starts gcloud, which is a second of a core.
-    Stage("gcloud", in_ci("-n", "3", "tests/cloud/gcloud")),
+    Stage("gcloud", in_ci("-n", "3", GCLOUD)),
     Stage(
         "sanity",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--skip-test", test))),
@@ -184,9 +186,7 @@ MORE = (
         pytest("-x", "tests/machines/nfs"),
         tests=(*CLOUD, "roles", "plugins/module_utils/_roles/nfs_share", "tests/machines/nfs"),
     ),
-    Stage(
-        "gcloud_all", pytest("-n", "3", "tests/cloud/gcloud"), tests=(*CLOUD, "tests/cloud/gcloud")
-    ),
+    Stage("gcloud_all", pytest("-n", "3", GCLOUD), tests=(*CLOUD, GCLOUD)),
     Stage("capacity", pytest(CAPACITY), tests=(*PRODUCT, CAPACITY)),
     # Five fleets, one after the other: about eleven minutes when nothing else is done here.
     Stage(
@@ -212,8 +212,8 @@ MORE = (
     ),
     Stage(
         "machines_rest",
-        pytest("-m", "night", "tests/machines/local_cloud"),
-        tests=(*PRODUCT, "tests/machines/local_cloud"),
+        pytest("-m", "night", *MACHINES),
+        tests=(*PRODUCT, *MACHINES),
     ),
     # In most of it a watcher waits until slices rest, or are there again.
     Stage(
@@ -260,7 +260,7 @@ MORE = (
     Stage(
         "clients",
         ("scripts/test-clients",),
-        tests=(*CLOUD, "tests/cloud/clients", "requirements/clients.txt"),
+        tests=(*CLOUD, "local_cloud/tests/clients", "requirements/clients.txt"),
     ),
     # Four gigabytes to download for each machine, and three machines.
     Stage(

@@ -12,7 +12,7 @@ from tpu_local_cloud.commands.lifecycle import ABSENT, DEFAULT_PORT, Cloud, expo
 from . import DOCS, ROOT, filled
 
 PAGE = DOCS / "gcloud.md"
-COMMANDS = ROOT / "tests/cloud/gcloud/commands"
+COMMANDS = ROOT / "local_cloud/tests/gcloud/commands"
 # Words of a command that are followed by other words.
 GROUPS = (
     "accelerator-types",

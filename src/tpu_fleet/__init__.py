@@ -1,1 +1,1 @@
-"""tpu.fleet: the command line and the local cloud beside the Ansible collection."""
+"""tpu.fleet: the command line beside the Ansible collection."""

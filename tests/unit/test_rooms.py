@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = ROOT / "plugins" / "module_utils"
 PROGRAM = ROOT / "src" / "tpu_fleet"
-CLOUD = ROOT / "local_cloud" / "src" / "tpu_local_cloud"
+HOUSE = ROOT / "local_cloud"
+CLOUD = HOUSE / "src" / "tpu_local_cloud"
 PACKAGES = {
     COLLECTION: "ansible_collections.tpu.fleet.plugins.module_utils",
     PROGRAM: "tpu_fleet",
@@ -127,9 +128,15 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def test_the_local_cloud_imports_nothing_of_the_fleet() -> None:
-    ours = {"ansible", "ansible_collections", "tpu_fleet"}
-    found = {path.name: imported_modules(path) & ours for path in CLOUD.rglob("*.py")}
-    assert len(found) > 50
+    """Nor do its tests; Ansible itself is among the programs that they run against it."""
+    ours = {"ansible_collections", "tpu_fleet"}
+    places = {HOUSE / "src": ours | {"ansible"}, HOUSE / "scripts": ours, HOUSE / "tests": ours}
+    found = {
+        str(path): imported_modules(path) & words
+        for place, words in places.items()
+        for path in place.rglob("*.py")
+    }
+    assert len(found) > 150
     assert {name: words for name, words in found.items() if words} == {}
 
 

@@ -9,7 +9,7 @@ import requests
 from fleet import NOTHING, Fleet, changes, wait_until
 
 # In CI molecule's scenario data_disk has the machine's part, and
-# tests/machines/local_cloud/test_disks.py the cloud's.
+# local_cloud/tests/machines/test_disks.py the cloud's.
 pytestmark = pytest.mark.night
 
 ZONE = "us-central2-b"

@@ -12,8 +12,8 @@ import requests
 from fleet import NOTHING, Fleet, changes
 from git_server import GitServer
 
-# In CI molecule's scenario git_access has the machine's part, tests/cloud/api/test_github.py and
-# tests/cloud/playbooks/test_git_keys.py GitHub's.
+# In CI molecule's scenario git_access has the machine's part, local_cloud/tests/api/test_github.py
+# and tests/cloud/playbooks/test_git_keys.py GitHub's.
 pytestmark = pytest.mark.night
 
 TOKEN = "ghp_the_lab"

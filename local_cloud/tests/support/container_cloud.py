@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 from ports import free_port
 
@@ -34,10 +35,10 @@ class ContainerCloud:
     # -- the command --------------------------------------------------------------------------
 
     def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run `tpu-fleet cloud …` on this cloud."""
-        program = Path(sys.executable).with_name("tpu-fleet")
+        """Run `tpu-local-cloud …` on this cloud."""
+        program = Path(sys.executable).with_name("tpu-local-cloud")
         done = subprocess.run(
-            [str(program), "cloud", *arguments],
+            [str(program), *arguments],
             env={**os.environ, "TPU_FLEET_CLOUD_DIR": str(self.state_dir)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -168,3 +169,24 @@ def eventually(condition: Callable[[], Any], limit: float = 60) -> Any:
         if time.monotonic() > deadline:
             raise AssertionError(f"not so within {limit:g} s")
         time.sleep(0.3)
+
+
+@pytest.fixture(scope="session")
+def container_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerCloud]:
+    """A cloud that is up for the whole session; tests name their nodes apart."""
+    cloud = ContainerCloud(tmp_path_factory.mktemp("container"))
+    cloud.up()
+    try:
+        yield cloud
+    finally:
+        cloud.down()
+
+
+@pytest.fixture
+def own_cloud(tmp_path: Path) -> Iterator[ContainerCloud]:
+    """A cloud that is not up yet, for tests that end it themselves."""
+    cloud = ContainerCloud(tmp_path)
+    try:
+        yield cloud
+    finally:
+        cloud.down()

@@ -7,8 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from program import Gcloud
 from recording import RecordingEmulator
 
 from tpu_local_cloud.commands.lifecycle import Cloud as LocalCloud
@@ -24,26 +24,6 @@ from tpu_local_cloud.model.cloud import DELAYS
 
 # In place of ssh and scp: says what it was asked to do, and that it worked.
 FAKE_SSH = '#!/bin/sh\necho "fake ${0##*/} ran: $*"\n'
-
-
-@dataclass(frozen=True)
-class Gcloud:
-    """The program, and the environment that points it at the cloud."""
-
-    program: str
-    env: Mapping[str, str]
-
-    def run(self, *words: str, **more: str | None) -> subprocess.CompletedProcess[str]:
-        """Run it, with more variables in its environment, or fewer where one is None."""
-        env = {name: value for name, value in {**self.env, **more}.items() if value is not None}
-        return subprocess.run(
-            [self.program, *words],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +80,7 @@ def gcloud(cloud: RecordingEmulator, gcloud_program: str, ssh_key: Path, tmp_pat
 
 
 def exported(cloud: RecordingEmulator, state_dir: Path) -> dict[str, str]:
-    """Return what `tpu-fleet cloud env` prints for a cloud."""
+    """Return what `tpu-local-cloud env` prints for a cloud."""
     address = urlsplit(cloud.url)
     config = {"host": address.hostname, "port": address.port, "project": cloud.project}
     directory = LocalCloud(state_dir)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from conftest import Gcloud
+from program import Gcloud
 from recording import RecordingEmulator
 
 TPU_VM = ("compute", "tpus", "tpu-vm")

@@ -15,8 +15,8 @@ import pytest
 import requests
 import yaml
 from compare import asked, assert_shown, expand, wanted
-from conftest import Gcloud
 from discovery import check_compute
+from program import Gcloud
 from recording import RecordingEmulator
 from table import Command, table
 
@@ -29,10 +29,10 @@ READY = {
 }
 
 
-# Each starts gcloud, which is a second of a core. In CI tests/cloud/api asks the same of Compute
-# Engine and of v2alpha1 by Google's own libraries, what the zones offer and each refusal too; the
-# old way to request a node is the new one with other words. A dry run asks for one node and prints
-# gcloud's own command.
+# Each starts gcloud, which is a second of a core. In CI local_cloud/tests/api asks the same of
+# Compute Engine and of v2alpha1 by Google's own libraries, what the zones offer and each refusal
+# too; the old way to request a node is the new one with other words. A dry run asks for one node
+# and prints gcloud's own command.
 AT_NIGHT = ("compute_groups", "compute_instances", "compute_offers", "errors", "offers", "old")
 
 

@@ -245,7 +245,7 @@ def test_another_user_of_the_computer_is_refused(cloud: Emulator, uid: int) -> N
 
 def cloud_command(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [Path(sys.executable).with_name("tpu-fleet"), "cloud", *words],
+        [Path(sys.executable).with_name("tpu-local-cloud"), *words],
         env={**os.environ, "TPU_FLEET_CLOUD_DIR": str(folder), **more},
         capture_output=True,
         text=True,

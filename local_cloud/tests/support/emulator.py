@@ -13,10 +13,10 @@ import requests
 
 from tpu_local_cloud.serve.server import Server
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
-# Where time passes, nobody waits for minutes; see `tpu-fleet cloud delays`.
+# Where time passes, nobody waits for minutes; see `tpu-local-cloud delays`.
 SHORT = {"all": 0.5, "create": 1.0, "maintain": 1.0, "suspend": 1.0, "update": 0.2}
 
 

@@ -27,15 +27,15 @@ Redirect = Callable[[pytest.MonkeyPatch], None]
 
 
 class LocalCloud:
-    """The local cloud that the programs talk to, as `tpu-fleet cloud up` brings it up."""
+    """The local cloud that the programs talk to, as `tpu-local-cloud up` brings it up."""
 
     project = "local-project"
     url = f"http://127.0.0.1:{PORT}/"
 
     def command(self, *words: str) -> None:
-        """Run a command of `tpu-fleet cloud`."""
+        """Run a command of `tpu-local-cloud`."""
         subprocess.run(
-            [ROOT / ".venv/bin/tpu-fleet", "cloud", *words],
+            [ROOT / ".venv/bin/tpu-local-cloud", *words],
             env={**os.environ, "TPU_FLEET_CLOUD_DIR": str(HOME / "cloud")},
             stdout=subprocess.DEVNULL,
             check=True,

@@ -108,8 +108,8 @@ def asking(cloud: Emulator) -> Ask:
 
 
 def test_our_part_of_the_document_is_googles() -> None:
-    """Renew it with scripts/cut_compute_document.py when the installed one is newer."""
-    cut = runpy.run_path(str(ROOT / "scripts/cut_compute_document.py"))["cut"]
+    """Renew it with local_cloud/scripts/cut_compute_document.py when the installed one is newer."""
+    cut = runpy.run_path(str(ROOT / "local_cloud/scripts/cut_compute_document.py"))["cut"]
     assert json.loads(json.dumps(cut(document(COMPUTE)))) == ours(COMPUTE)
 
 

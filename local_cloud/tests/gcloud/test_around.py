@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Gcloud
 from emulator import Emulator
+from program import Gcloud
 
-# In CI tests/cloud/api asks the same of these services by Google's own libraries.
+# In CI local_cloud/tests/api asks the same of these services by Google's own libraries.
 pytestmark = pytest.mark.night
 
 Run = Callable[..., str]

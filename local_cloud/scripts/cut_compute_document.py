@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Cut from Google's discovery documents what the local cloud needs of them.
 
-    .venv/bin/python scripts/cut_compute_document.py
+    .venv/bin/python local_cloud/scripts/cut_compute_document.py
 
 The documents come with google-api-python-client. Of Compute Engine's this keeps what the local
 cloud serves, without descriptions, which are nine tenths of its size; of all documents the names
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-CLOUD = Path(__file__).parents[1] / "local_cloud/src/tpu_local_cloud"
+CLOUD = Path(__file__).parents[1] / "src/tpu_local_cloud"
 FOLDER = CLOUD / "model/shared/discovery_documents"
 OURS, NAMES = FOLDER / "compute.v1.json", FOLDER / "methods.txt"
 # The versions of each service of which the local cloud has a part.

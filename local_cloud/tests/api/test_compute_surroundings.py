@@ -258,8 +258,8 @@ def test_unknown_places(compute: Compute, path: str, expected: tuple[int, str]) 
 
 
 def test_our_list_of_methods_is_googles() -> None:
-    """Renew it with scripts/cut_compute_document.py when the installed one is newer."""
-    cut = runpy.run_path(str(ROOT / "scripts/cut_compute_document.py"))
+    """Renew it with local_cloud/scripts/cut_compute_document.py when the installed one is newer."""
+    cut = runpy.run_path(str(ROOT / "local_cloud/scripts/cut_compute_document.py"))
     assert cut["NAMES"].read_text() == cut["names"](cut["installed"]())
 
 
@@ -302,7 +302,7 @@ def test_no_method_of_googles_looks_like_a_missing_page() -> None:
 
 
 def test_a_service_that_only_google_has(cloud: Emulator) -> None:
-    """Where `tpu-fleet cloud env` leads gcloud."""
+    """Where `tpu-local-cloud env` leads gcloud."""
     answer = requests.post(f"{cloud.url}_absent/logging/v2/entries:list", json={}, timeout=30)
     assert answer.status_code == 501
     text = answer.json()["error"]["message"]

@@ -180,7 +180,7 @@ def test_another_server_goes_on_where_one_stopped(tmp_path: Path) -> None:
 
 
 class Process:
-    """The server as `tpu-fleet cloud up` starts it."""
+    """The server as `tpu-local-cloud up` starts it."""
 
     def __init__(self, state_dir: Path) -> None:
         self.pid_file = state_dir / "server.pid"

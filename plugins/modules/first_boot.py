@@ -113,7 +113,6 @@ host:
 """
 
 import time
-from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -207,8 +206,6 @@ def main() -> None:
 
     code, out, _err = module.run_command(["systemd-detect-virt", "--container"])
     container = out.strip() if code == 0 else ""
-    if not container and Path("/run/.containerenv").exists():
-        container = "podman"
     full = too_full(free_space(module.params["min_free_paths"]), module.params["min_free_mb"])
     if full:
         module.fail_json(msg=full, waited=round(waited, 1))

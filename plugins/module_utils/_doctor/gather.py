@@ -79,9 +79,7 @@ def told(*argv: str, limit: float = _NO_HANG) -> str:
 def host(place: Place) -> Dict[str, Any]:
     """Return the kind of this host."""
     container = told("systemd-detect-virt", "--container").strip()
-    if container in ("", "none") and Path("/run/.containerenv").exists():
-        container = "podman"
-    elif container in ("", "none") and told("systemd-detect-virt", "--vm").strip() == "uml":
+    if container in ("", "none") and told("systemd-detect-virt", "--vm").strip() == "uml":
         # User-mode Linux is also a process of its computer: no chips, and no own clock.
         container = "uml"
     return {

@@ -58,8 +58,10 @@ def fullest_disk(mounts: Path) -> dict[str, Any]:
         return {}
     found = []
     for device, point, kind, options, *_rest in (line.split(" ", 5) for line in lines):
-        ours = device.startswith("/dev/") and not device.startswith("/dev/loop")
-        ours = ours or (kind == "overlay" and point == "/")  # a machine of the local cloud
+        # The root is the machine's own, whatever its device is called. A loop device is a file of
+        # another disk.
+        is_disk = device.startswith("/dev/") and not device.startswith("/dev/loop")
+        ours = is_disk or point == "/"
         # What is read-only is always full.
         if ours and "rw" in options.split(",") and not kind.startswith("fuse"):
             seen = used_percent(point)

@@ -572,11 +572,11 @@ def test_a_lock_without_hashes_says_versions_only(run: Run) -> None:
     assert "base==1.0 --hash=sha256:" in kept
 
 
-def test_an_environment_of_version_0_1_is_taken_over(
+def test_an_environment_from_before_0_1_0_is_taken_over(
     run: Run, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = run({"name": "a", "packages": ["tool"]})
-    # As version 0.1 recorded it: no owner in the wish, no hashes, and no folder of builds.
+    # As versions before 0.1.0 recorded it: no owner in the wish, no hashes, no folder of builds.
     record = _venv_build.RECORDS / "a.json"
     lock = "base==1.1\npip==99.0\ntool==2.0\n"
     old = json.loads(record.read_text())

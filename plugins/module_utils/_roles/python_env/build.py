@@ -67,7 +67,7 @@ T = TypeVar("T")
 RECORDS = Path(STATE_DIR) / "venvs"
 # This user builds and owns root's environments, so no package's code runs as root.
 BUILDER = "tpu-fleet-build"
-# The mark of a build by version 0.1. Its owner can write it, so it proves nothing.
+# The mark of a build by versions before 0.1.0. Its owner can write it, so it proves nothing.
 OLD_STAMP = ".tpu-fleet.json"
 # Marks a folder while it is built, so that interrupted builds are recognised.
 BUILDING = ".tpu-fleet-building"

@@ -270,7 +270,7 @@ class Reader:
         return venv
 
     def taken_over(self, venv: Venv) -> list[dict[str, Any]]:
-        """Return the build that version 0.1 recorded, with a wish without owner, and no hashes.
+        """Return the build that versions before 0.1.0 recorded, without owner and hashes.
 
         Only records in root's folder count. The lock of such a build gives the versions for the
         next build; it is never installed from.

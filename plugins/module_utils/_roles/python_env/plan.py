@@ -131,7 +131,7 @@ def wish(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
 
 
 def wish_of_all(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
-    """Return the hash of the declaration without its owner, as version 0.1 computed it."""
+    """Return the hash of the declaration without its owner, as versions before 0.1.0 did."""
     return _hash(
         {
             "recipe": RECIPE,

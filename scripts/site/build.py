@@ -24,7 +24,8 @@ SOURCE = ROOT / ".work" / "site-source"
 SITE = ROOT / ".work" / "site"
 REPOSITORY = "https://github.com/tpu-fleet/tpu.fleet"
 PAGES = (
-    *("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "docs/*.md"),
+    *("README.md", "CHANGELOG.rst", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md"),
+    "docs/*.md",
     *("roles/*/README.md", "examples/*/README.md", "local_cloud/README.md"),
 )
 # It says which pages there are, by kind.

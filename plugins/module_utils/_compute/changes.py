@@ -11,10 +11,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._core.errors import Unavailable, from_status
+from .._core.errors import from_status
 from .._core.wait import Backoff, Seen, wait_for
 from .._google.apis import GoogleApis
 from .._tpu.model import Operation, basename
+from .._wire.changes import alter_newest, once
 from .operations import operation_of
 
 POLL = Backoff(first=0.5, factor=1.5, most=10.0)
@@ -36,7 +37,13 @@ class Changes:
         query: Mapping[str, Any] | None = None,
     ) -> Operation:
         """Request a change; send it again while its answer is lost."""
-        answer = self.send_again(method, path, _with_id(query), body)
+        transport, with_id = self._apis.transport("compute"), _with_id(query)
+        answer = once(
+            transport,
+            lambda: transport.send(method, path, with_id, body),
+            has_id=True,
+            tries=TRIES,
+        )
         return operation_of(answer, self._apis.project)
 
     def change(
@@ -50,29 +57,13 @@ class Changes:
         Return None if nothing is left to change.
         """
         transport = self._apis.transport("compute")
-        raw = self._apis.change(
-            read, alter, lambda wanted: transport.send("POST", path, _with_id(), wanted)
+        raw = alter_newest(
+            self._apis.clock,
+            read,
+            alter,
+            lambda wanted: transport.send("POST", path, _with_id(), wanted),
         )
         return None if raw is None else operation_of(raw, self._apis.project)
-
-    def send_again(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Send a request, some times while its answer is lost."""
-        transport = self._apis.transport("compute")
-        delays = transport.retry.backoff.delays()
-        for tries_left in reversed(range(TRIES)):
-            try:
-                return transport.send(method, path, query, body)
-            except Unavailable as error:
-                if not tries_left:
-                    raise
-                transport.pause(error, next(delays))
-        raise Unavailable("The retry settings allow no attempt.")
 
     def refresh(self, operation: Operation) -> Operation:
         """Return an operation's present state; raise its error if it has failed."""

@@ -132,8 +132,9 @@ class ComputeSlices:
 
     def _managed(self, group: Group) -> builtins.list[dict[str, Any]]:
         path = f"{self._home}/{group.scope}/{GROUPS}/{group.name}/listManagedInstances"
+        transport = self.transport
         try:
-            answer = self._changes.send_again("POST", path)
+            answer = transport.repeat(lambda: transport.send("POST", path))
         except NotFound:
             return []  # It was deleted since it was listed.
         return [dict(item) for item in answer.get("managedInstances") or []]
@@ -218,7 +219,12 @@ class ComputeSlices:
         """Return a resource of all zones and regions, and those that do not answer."""
         items: builtins.list[T] = []
         unreachable: dict[str, None] = {}
-        for page in self._pages(f"{self._home}/aggregated/{kind}"):
+        query = {
+            "includeAllScopes": "true",
+            "returnPartialSuccess": "true",
+            "maxResults": PAGE,
+        }
+        for page in self.transport.pages(f"{self._home}/aggregated/{kind}", query):
             for scope, found in map_in(page, "items").items():
                 items += [build(raw) for raw in found.get(kind) or [] if isinstance(raw, dict)]
                 if map_in(found, "warning").get("code") == "UNREACHABLE":
@@ -226,24 +232,6 @@ class ComputeSlices:
             for scope in page.get("unreachables") or []:
                 unreachable[_scope(str(scope))] = None
         return Listing(items, [*unreachable])
-
-    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
-        query = {
-            "includeAllScopes": "true",
-            "returnPartialSuccess": "true",
-            "maxResults": PAGE,
-        }
-        tokens: set[str] = set()
-        token = None
-        while True:
-            page = self.transport.read(path, {**query, "pageToken": token})
-            yield page
-            token = text_in(page, "nextPageToken")
-            if not token:
-                return
-            if token in tokens:
-                raise Unavailable(f"The list {path} never ends: a page token came back.")
-            tokens.add(token)
 
     # Creating -----------------------------------------------------------------------------------
 

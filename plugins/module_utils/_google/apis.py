@@ -4,19 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.errors import BadRequest, Busy, NotFound, RateLimited, TpuError, Unavailable
-from .._core.wait import Backoff
+from .._core.errors import NotFound, TpuError
 from .._tpu.client import Client
 from .._wire.auth import destination
 from .._wire.transport import Transport, retry_of
-
-# A concurrent change is rare, and over in a moment.
-CHANGE_TRIES = 8
-CHANGE_PAUSE = Backoff(first=0.3, factor=2.0, most=10.0)
 
 
 @dataclass(frozen=True)
@@ -96,40 +91,10 @@ class GoogleApis:
         transport = self.transport(name)
         return transport.repeat(lambda: transport.send(method, path, query, body))
 
-    def items(self, name: str, path: str, key: str) -> list[dict[str, Any]]:
+    def items(
+        self, name: str, path: str, key: str, query: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
         """Return all items of a list."""
-        found: list[dict[str, Any]] = []
-        token = None
-        while True:
-            page = self.transport(name).read(path, {"pageToken": token})
-            found += [dict(item) for item in page.get(key) or [] if isinstance(item, dict)]
-            following = page.get("nextPageToken") or None
-            if not following or following == token:
-                return found
-            token = following
-
-    def change(
-        self,
-        read: Callable[[], dict[str, Any]],
-        alter: Callable[[dict[str, Any]], dict[str, Any] | None],
-        write: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> dict[str, Any] | None:
-        """Read, alter, and write back; start again after a concurrent change.
-
-        `alter` returns None when nothing is left to change, so that an answer that was lost is
-        settled by looking. What is written carries the etag or fingerprint of what was read, and
-        its keeper refuses it when that is no longer the newest.
-        """
-        delays = CHANGE_PAUSE.delays()
-        for tries_left in reversed(range(CHANGE_TRIES)):
-            wanted = alter(read())
-            if wanted is None:
-                return None
-            try:
-                return write(wanted)
-            except (Busy, RateLimited, Unavailable, BadRequest) as error:
-                outdated = error.http_status == 412
-                if not tries_left or (isinstance(error, BadRequest) and not outdated):
-                    raise
-            self.clock.sleep(next(delays))
-        return None
+        pages = self.transport(name).pages(path, query)
+        items = (item for page in pages for item in page.get(key) or [])
+        return [dict(item) for item in items if isinstance(item, dict)]

@@ -11,6 +11,7 @@ from typing import Any
 from .._core.errors import AlreadyExists, BadRequest, NotFound, TpuError
 from .._core.ownership import owner_in, require_owned, with_owner, without_owner
 from .._core.wait import Backoff
+from .._wire.changes import alter_newest
 from .apis import GoogleApis
 from .service_account_plan import DEFAULT_TEXT, AccountSpec, all_roles_of, altered, roles_of
 
@@ -188,8 +189,11 @@ class AccountApplier:
 
         def apply() -> None:
             self._once_known(
-                lambda: self._apis.change(
-                    read, lambda policy: altered(policy, member, wanted, surplus), write
+                lambda: alter_newest(
+                    self._apis.clock,
+                    read,
+                    lambda policy: altered(policy, member, wanted, surplus),
+                    write,
                 )
             )
 

@@ -53,21 +53,15 @@ class Bucket:
 
     def names(self, begin: str) -> set[str]:
         """Return the names with a prefix."""
-        found: set[str] = set()
-        token: str | None = None
-        while True:
-            query = {"prefix": self._prefix + begin, "pageToken": token}
-            try:
-                page = self._apis.transport("storage").read(f"b/{self._bucket}/o", query)
-            except NotFound as error:
-                raise TpuError(
-                    f"There is no bucket {self._bucket}, which fleet_self_setup names.",
-                    remedy=f"Run: gcloud storage buckets create gs://{self._bucket}",
-                ) from error
-            found.update(str(item["name"])[len(self._prefix) :] for item in page.get("items") or [])
-            token = page.get("nextPageToken") or None
-            if not token:
-                return found
+        path, query = f"b/{self._bucket}/o", {"prefix": self._prefix + begin}
+        try:
+            found = self._apis.items("storage", path, "items", query)
+        except NotFound as error:
+            raise TpuError(
+                f"There is no bucket {self._bucket}, which fleet_self_setup names.",
+                remedy=f"Run: gcloud storage buckets create gs://{self._bucket}",
+            ) from error
+        return {str(item["name"])[len(self._prefix) :] for item in found}
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Return a file of JSON, if there is one."""

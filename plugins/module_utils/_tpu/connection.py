@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._core.errors import TpuError, Unavailable
+from .._core.errors import TpuError
 from .._core.wait import Clock, SystemClock
 from .._wire.auth import AuthOptions, session_for
 from .._wire.transport import RetryPolicy, Transport, retry_of
@@ -70,19 +70,11 @@ class Connection:
         build: Callable[[dict[str, Any]], T],
         query: Mapping[str, Any] | None = None,
     ) -> Listing[T]:
-        """Return the pages of a list; an empty page does not end it."""
+        """Return the items of a list, and the zones that do not answer."""
         items: list[T] = []
         unreachable: dict[str, None] = {}
-        seen_tokens: set[str] = set()
-        token = None
-        while True:
-            page = self.transport.read(path, {**(query or {}), "pageToken": token})
+        for page in self.transport.pages(path, query):
             items += [build(item) for item in page.get(key) or [] if isinstance(item, dict)]
             for name in page.get("unreachable") or []:
                 unreachable[basename(str(name))] = None
-            token = str(page.get("nextPageToken") or "")
-            if not token:
-                return Listing(items, list(unreachable))
-            if token in seen_tokens:
-                raise Unavailable(f"The list {path} never ends: a page token came back.")
-            seen_tokens.add(token)
+        return Listing(items, list(unreachable))

@@ -8,7 +8,7 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._core.errors import AlreadyExists, NodeLost, NotFound, Unavailable
+from .._core.errors import AlreadyExists, NodeLost, NotFound, TpuError
 from .._core.wait import Backoff
 from .model import Listing, Node, Operation
 from .operations import ResourcesClient
@@ -44,60 +44,35 @@ class NodesClient(ResourcesClient[Node]):
         exists. If not, request it again; "exists" then means that the first request created it.
         """
         transport = self._connection.transport
-        path = self._collection(zone, api_version_of(body))
-        query = {"nodeId": name}
-        delays = transport.retry.backoff.delays()
-        lost: Unavailable | None = None
-        for attempt in range(1, transport.retry.tries + 1):
-            try:
-                answer = transport.accept(lambda: transport.send("POST", path, query, body))
-                return Operation.from_api(answer)
-            except AlreadyExists:
-                if lost is None or not self._made_by(self.find(zone, name), body):
-                    raise
-                return self._lost_operation(zone, name, "create")
-            except Unavailable as error:
-                lost = error
-                if attempt == transport.retry.tries:
-                    raise
-            transport.pause(lost, next(delays))
+        path, query = self._collection(zone, api_version_of(body)), {"nodeId": name}
+
+        def made(error: TpuError) -> Operation | None:
             there = self.find(zone, name)
+            if self._made_by(there, body):
+                return self._lost_operation(zone, name, "create")
             if there is not None:
-                if self._made_by(there, body):
-                    return self._lost_operation(zone, name, "create")
                 raise AlreadyExists(
                     f"A node {name} that this request did not make exists in {zone}."
-                ) from lost
-        raise lost or Unavailable("The retry settings allow no attempt.")
+                ) from error
+            return None
+
+        return self._once(lambda: transport.send("POST", path, query, body), made)
 
     def delete(self, zone: str, name: str, uid: str | None = None) -> Operation:
         """Request a node's deletion; raise NotFound if there was none at the beginning.
 
         After a lost answer, look first: a node with another uid was created by someone else since.
         """
-        transport = self._connection.transport
-        path = self._path(zone, name)
-        delays = transport.retry.backoff.delays()
-        lost: Unavailable | None = None
-        for attempt in range(1, transport.retry.tries + 1):
-            try:
-                answer = transport.accept(lambda: transport.send("DELETE", path))
-                return Operation.from_api(answer)
-            except NotFound:
-                if lost is None:
-                    raise
-                return self._lost_operation(zone, name, "delete", done=True)
-            except Unavailable as error:
-                lost = error
-                if attempt == transport.retry.tries:
-                    raise
-            transport.pause(lost, next(delays))
-            there = self.find(zone, name)
+        transport, path = self._connection.transport, self._path(zone, name)
+
+        def gone(error: TpuError) -> Operation | None:
+            there = None if isinstance(error, NotFound) else self.find(zone, name)
             if there is None or (uid and there.uid and there.uid != uid):
                 return self._lost_operation(zone, name, "delete", done=True)
-            if there.state == "DELETING":
-                return self._lost_operation(zone, name, "delete")
-        raise lost or Unavailable("The retry settings allow no attempt.")
+            is_going = there.state == "DELETING"
+            return self._lost_operation(zone, name, "delete") if is_going else None
+
+        return self._once(lambda: transport.send("DELETE", path), gone)
 
     def patch(
         self, zone: str, name: str, body: Mapping[str, Any], mask: Sequence[str]

@@ -7,8 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from .._core.errors import BadRequest, NotFound, PermissionDenied, WaitTimeout, from_status
+from .._core.errors import (
+    BadRequest,
+    NotFound,
+    PermissionDenied,
+    TpuError,
+    WaitTimeout,
+    from_status,
+)
 from .._core.wait import Backoff, Seen, wait_for
+from .._wire.changes import once
 from .connection import Connection
 from .model import Listing, Operation, basename
 from .versions import V2
@@ -130,6 +138,24 @@ class ResourcesClient(Generic[T]):
         """Return a placeholder for an operation whose answer was lost."""
         target = self._path(zone, name).partition("/")[2]
         return Operation(name="", done=done, target=target, verb=verb)
+
+    def _once(
+        self,
+        send: Callable[[], Mapping[str, Any]],
+        effect: Callable[[TpuError], Operation | None],
+        *,
+        has_id: bool = False,
+        tries: int | None = None,
+    ) -> Operation:
+        """Request a change once, also when answers are lost; wait while the service is busy."""
+        transport = self._connection.transport
+        return once(
+            transport,
+            lambda: Operation.from_api(transport.accept(send)),
+            effect,
+            has_id=has_id,
+            tries=tries,
+        )
 
     def _wait(
         self,

@@ -5,20 +5,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from .._core.error_table import row_named
-from .._core.errors import (
-    AlreadyExists,
-    NodeLost,
-    NotFound,
-    TpuError,
-    Unavailable,
-    from_status,
-)
+from .._core.errors import NodeLost, NotFound, TpuError, from_status
 from .._core.wait import Backoff
 from .model import TPU, Listing, Node, Operation, basename, map_in, parse_time, part_of
 from .operations import ResourcesClient
@@ -166,15 +159,15 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
         After a lost answer the same request is sent again with the same id, which the API answers
         as before. If the API no longer knows the id, look who created the resource of that name.
         """
+        transport = self._connection.transport
         path = self._collection(zone, api_version_of(body))
         query = {"queuedResourceId": name, "requestId": request_id or str(uuid.uuid4())}
-        lost: list[Unavailable] = []
-        try:
-            return self._send_again("POST", path, query, body, lost)
-        except (AlreadyExists, Unavailable):
-            if not lost or not self._made_by(self.find(zone, name), body):
-                raise
-        return self._lost_operation(zone, name, "create")
+
+        def made(_error: TpuError) -> Operation | None:
+            is_made = self._made_by(self.find(zone, name), body)
+            return self._lost_operation(zone, name, "create") if is_made else None
+
+        return self._once(lambda: transport.send("POST", path, query, body), made, has_id=True)
 
     def delete(
         self, zone: str, name: str, force: bool = False, request_id: str | None = None
@@ -183,38 +176,33 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
 
         Raise NotFound if there was none at the beginning.
         """
+        transport, path = self._connection.transport, self._path(zone, name)
         query = {
             "requestId": request_id or str(uuid.uuid4()),
             **({"force": "true"} if force else {}),
         }
-        lost: list[Unavailable] = []
-        try:
-            return self._send_again("DELETE", self._path(zone, name), query, None, lost)
-        except NotFound:
-            if not lost:
-                raise
-            return self._lost_operation(zone, name, "delete", done=True)
-        except Unavailable:
-            there = self.find(zone, name)
-            if there is not None and there.state != "DELETING":
-                raise
-            return self._lost_operation(zone, name, "delete", done=there is None)
+
+        def gone(error: TpuError) -> Operation | None:
+            there = None if isinstance(error, NotFound) else self.find(zone, name)
+            is_going = there is None or there.state == "DELETING"
+            done = there is None
+            return self._lost_operation(zone, name, "delete", done) if is_going else None
+
+        return self._once(lambda: transport.send("DELETE", path, query), gone, has_id=True)
 
     def reset(self, zone: str, name: str) -> Operation:
         """Request that an active queued resource creates its nodes again.
 
         The call is not repeatable: after a lost answer, look whether the reset has begun.
         """
-        transport = self._connection.transport
-        path = f"{self._path(zone, name)}:reset"
-        try:
-            answer = transport.accept(lambda: transport.send("POST", path, body={}))
-        except Unavailable:
+        transport, path = self._connection.transport, f"{self._path(zone, name)}:reset"
+
+        def begun(_error: TpuError) -> Operation | None:
             there = self.find(zone, name)
-            if there is None or there.is_active:
-                raise
-            return self._lost_operation(zone, name, "reset")
-        return Operation.from_api(answer)
+            is_so = there is not None and not there.is_active
+            return self._lost_operation(zone, name, "reset") if is_so else None
+
+        return self._once(lambda: transport.send("POST", path, body={}), begun, tries=1)
 
     def wait_active(
         self,
@@ -278,26 +266,6 @@ class QueuedResourcesClient(ResourcesClient[QueuedResource]):
             return bool(create_time) and queued.create_time != create_time
 
         self._wait_gone(zone, name, is_another, operation, timeout, backoff)
-
-    def _send_again(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any],
-        body: Mapping[str, Any] | None,
-        lost: MutableSequence[Unavailable],
-    ) -> Operation:
-        """Send a request, and the same request after a lost answer; append the error to `lost`."""
-        transport = self._connection.transport
-
-        def send() -> dict[str, Any]:
-            try:
-                return transport.send(method, path, query, body)
-            except Unavailable as error:
-                lost.append(error)
-                raise
-
-        return Operation.from_api(transport.repeat(send))
 
     def _from_api(self, raw: Mapping[str, Any]) -> QueuedResource:
         return QueuedResource.from_api(raw)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
@@ -81,6 +81,19 @@ class Transport:
     def read(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a GET request; it changes nothing, so failures are retried."""
         return self.repeat(lambda: self.send("GET", path, query))
+
+    def pages(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list; an empty page does not end it."""
+        token, seen = "", set()
+        while True:
+            page = self.read(path, {**(query or {}), "pageToken": token or None})
+            yield page
+            token = str(page.get("nextPageToken") or "")
+            if not token:
+                return
+            if token in seen:
+                raise Unavailable(f"The list {path} never ends: a page token came back.")
+            seen.add(token)
 
     def repeat(self, call: Callable[[], T]) -> T:
         """Send an idempotent request; retry until it is answered."""

@@ -187,7 +187,8 @@ def test_what_a_zone_offers() -> None:
         ([LOST, MISSING, EXISTS, OURS], ["POST", "GET", "POST", "GET"], "lost"),
         ([LOST, MISSING, EXISTS, THEIRS], ["POST", "GET", "POST", "GET"], "exists"),
         ([LOST, MISSING, QUOTA], ["POST", "GET", "POST"], "quota"),
-        ([DOWN, MISSING] * 3 + [DOWN], ["POST", "GET"] * 3 + ["POST"], "unavailable"),
+        ([DOWN, MISSING] * 4, ["POST", "GET"] * 4, "unavailable"),
+        ([DOWN, MISSING] * 3 + [DOWN, OURS], ["POST", "GET"] * 4, "lost"),
     ],
 )
 def test_create(script: list[Any], methods: list[str], outcome: str) -> None:

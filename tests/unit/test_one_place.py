@@ -1,0 +1,37 @@
+"""Subjects that exactly one place of the product decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# The local cloud is another program, which answers what these ask.
+APART = ROOT / "src" / "tpu_fleet" / "cloud"
+WIRE = ("plugins/module_utils/_wire/transport.py", "plugins/module_utils/_wire/changes.py")
+
+
+def product() -> Iterator[Path]:
+    """Yield the files of the product, each once."""
+    for folder in ("plugins", "src", "roles"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not path.is_symlink() and APART not in path.parents:
+                yield path
+
+
+@pytest.mark.parametrize(
+    ("what", "places"),
+    [
+        # The pages of lists.
+        (r"nextPageToken|pageToken", WIRE),
+        # How often a request is sent whose answer was lost.
+        (r"\bretry\.(tries|backoff)\b", WIRE),
+    ],
+)
+def test_it_stands_in_one_place(what: str, places: tuple[str, ...]) -> None:
+    found = [str(path.relative_to(ROOT)) for path in product() if re.search(what, path.read_text())]
+    assert found, "the pattern finds nothing: correct it"
+    assert set(found) <= set(places)

@@ -1,40 +1,38 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the module fleet, and show its progress while it waits: modules cannot print.
+"""Plan the slices of a fleet and apply the plan, in Ansible itself on the controller.
 
-What the fleet file says is taken from the variables here, and its rules are applied here. Mostly
-there is nothing to do. That is seen from here, too: a module is a second of CPU time.
+What the fleet file says is taken from the variables here, and its rules are applied here. Lines of
+progress are printed as they come, which a module could not do.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import tempfile
-import threading
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
-from ansible import constants
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils._ansible.api_module import client_from, failure
-from ..module_utils._core import threads
-from ..module_utils._core.errors import BadRequest, TpuError
+from ..module_utils._ansible.api_module import client_from, failure, missing_library, poll_of
+from ..module_utils._core.errors import BadRequest, Refused, TpuError, WaitTimeout
+from ..module_utils._core.wait import Backoff
 from ..module_utils._fleet.apis import apis_of
-from ..module_utils._fleet.apply import FleetApplier
+from ..module_utils._fleet.apply import FleetApplier, Pace, Result
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
+from ..module_utils._fleet.resting import Rest, RestBook, book_of
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
-from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS
-from ..modules.fleet import rest_book
 from ..plugin_utils.fleet_options import options_of, params_of, said_of
 from ..plugin_utils.refused import once
+from ..plugin_utils.stoppable import stoppable
 
 display = Display()
-# Short, so that what was asked for is shown before Ctrl-C ends this process.
-LOOK_EVERY = 0.05
 # What is asked for beside the fleet file, as variables fleet_<option>.
 ASKED = (
     *("project", "api_endpoint", "scope", "teardown", "finish", "wake"),
@@ -43,90 +41,204 @@ ASKED = (
 
 
 class ActionModule(ActionBase):
-    """The module, with a file of progress lines that is read along."""
+    """The slices of a fleet; Ansible wants this name."""
+
+    _requires_connection = False
+    _supports_async = False
 
     @once
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Run the module; what it writes appears as it is written."""
+        """Get the slices, or say what that would take."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         if result.get("skipped"):
             return result
-        arguments = dict(self._task.args)
-        if "slices" not in arguments:
-            variables, template = task_vars or {}, self._templar.template
-            asked = said_of(variables, template, ASKED, wait_timeout="fleet_slice_timeout")
-            if (state := asked.pop("state_dir", "")) != "":
-                files = {"rest_file": f"{state}/rest.json", "lock_file": f"{state}/fleet.lock"}
-                asked.update(files)
-            arguments = {**options_of(variables, template), **asked, **arguments}
-        known = self._known(arguments)
-        if known is not None:
-            result.update(known)
-            return result
-        # Elsewhere than on this computer the file would be another one.
-        if self._connection.transport != "local" or arguments.get("progress_file"):
-            return self._module(arguments, task_vars)
-        # In the folder that Ansible clears away at its end, however that comes.
-        folder: str = constants.DEFAULT_LOCAL_TMP  # type: ignore[attr-defined]  # set as it loads
-        handle, path = tempfile.mkstemp(prefix="tpu-fleet-", dir=folder)
-        ended = threading.Event()
-        with os.fdopen(handle, encoding="utf-8") as file:
-            reader = threads.start(_show, file, ended)
-            try:
-                seen = {"progress_file": path, "controller_pid": os.getppid()}
-                return self._module({**arguments, **seen}, task_vars)
-            finally:
-                ended.set()
-                reader.join(5)
-                Path(path).unlink(missing_ok=True)
-
-    def _known(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the result where it is known without the module."""
+        environment: dict[str, str] = {}
+        self._compute_environment_string(environment)
+        # Each task has a process of its own.
+        os.environ.update({name: str(value) for name, value in environment.items()})
         try:
-            params = params_of(arguments)
-        except AnsibleError:
-            return None  # the module says it
+            params = params_of(self.arguments(task_vars or {}))
+        except AnsibleError as error:
+            raise AnsibleActionFail(error.message) from None
+        warnings: list[str] = []
+        try:
+            result.update(self._carry_out(params, warnings))
+        except TpuError as error:
+            result.update({"failed": True, **failure(error)})
+        return {**result, "warnings": warnings}
+
+    def arguments(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the task says, and the fleet file where the task names no slices."""
+        arguments, template = dict(self._task.args), self._templar.template
+        if "slices" in arguments:
+            return arguments
+        asked = said_of(variables, template, ASKED, wait_timeout="fleet_slice_timeout")
+        if (state := asked.pop("state_dir", "")) != "":
+            asked |= {"rest_file": f"{state}/rest.json", "lock_file": f"{state}/fleet.lock"}
+        return {**options_of(variables, template), **asked, **arguments}
+
+    def _carry_out(self, params: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
+        """Make the fleet what is wanted, or say what that would take; return the result."""
         problems = check_planned(params)
         if problems:
-            error = BadRequest("; ".join(map(str, problems)))
-            return {"failed": True, **failure(error)}
-        return self._settled(params)
+            raise BadRequest("; ".join(map(str, problems)))
+        missing = missing_library(params)
+        if missing:
+            raise AnsibleActionFail(missing)
+        work = _Work(params, warnings, bool(self._task.check_mode))
+        result = work.foreseen() if self._task.check_mode else work.settled() or work.applied()
+        warnings += warnings_of(result.plan)
+        if not self._task.check_mode or not work.takes_down:
+            work.require(result)
+        return answer(result.plan, result.actions)
 
-    def _settled(self, params: dict[str, Any]) -> dict[str, Any] | None:
-        """Look whether all is as it is wanted; return nothing if that is for the module to say."""
-        elsewhere = self._connection.transport != "local" or self._play_context.become
-        if elsewhere or any(self._task.environment or ()) or not (HAS_REQUESTS and HAS_GOOGLE_AUTH):
+
+class _Work:
+    """One plan of one fleet, and what becomes of it."""
+
+    def __init__(self, params: Mapping[str, Any], warnings: list[str], check: bool) -> None:
+        self._params = params
+        self._warnings = warnings
+        self._check = check
+        self._client = client_from(params)
+        self._fleet = Fleet.from_params(params, self._client.project)
+        self._book = book_of(self._client, params["owner"], params["rest_file"])
+
+    @property
+    def takes_down(self) -> bool:
+        """Return whether slices are only deleted or stopped."""
+        return bool(self._fleet.teardown or self._fleet.stop)
+
+    def foreseen(self) -> Result:
+        """Return the plan, and print it; change nothing."""
+        _resting(self._params, self._fleet)
+        plan = self._applier().foresee()
+        for line in plan_lines(plan):
+            self._show(line)
+        return Result(plan.actions, plan.statuses, plan)
+
+    def settled(self) -> Result | None:
+        """Return the result if all is as it is wanted, which needs no lock."""
+        if self._params["wake"] or self._params["finish"]:
             return None
-        try:
-            client = client_from(params)
-            fleet = Fleet.from_params(params, client.project)
-            if params["wake"] or params["finish"]:
-                return None
-            rest = rest_book(params, client).read
-            plan = FleetApplier(apis_of(client, fleet), fleet, rest=rest).plan()
-        except TpuError as error:
-            return {"failed": True, **failure(error)}
+        plan = self._applier().plan()
         if not is_settled(plan):
             return None
-        now = client.transport.server_time()
-        for line in plan_lines(plan) if self._task.check_mode else map(str, plan.statuses):
-            display.display(f"  {now:%H:%M:%S} {line}")
-        return {**answer(plan, ()), "warnings": warnings_of(plan)}
+        for status in plan.statuses:
+            self._show(str(status))
+        return Result((), plan.statuses, plan)
 
-    def _module(
-        self, arguments: dict[str, Any], task_vars: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        answer: dict[str, Any] = self._execute_module(
-            module_name="tpu.fleet.fleet", module_args=arguments, task_vars=task_vars
+    def applied(self) -> Result:
+        """Apply the plan until nothing is left to do; return the result."""
+        resting, book = _resting(self._params, self._fleet), self._book
+        applier = self._applier()
+        with _only_one(self._params["lock_file"]), stoppable():
+            book.wake(_woken(self._params["wake"], self._fleet), self._now())
+            # Before it goes, or a controller that dies in between would leave it to be made again.
+            _note_rest(book, resting, self._now(), done=False)
+            result = applier.apply()
+            over = {name: rest for name, rest in resting.items() if result.slices[name].fine}
+            _note_rest(book, over, self._now(), done=True)
+        if book.alone and (resting or self._params["wake"]):
+            self._warnings.append(
+                f"Which slices rest is known on this computer only ({book.alone}); from another "
+                "one they would be made again."
+            )
+        return result
+
+    def require(self, result: Result) -> None:
+        """Raise what a person has to know: which slices are wanted and not there, and why."""
+        missing = result.missing
+        if self._check or not self._params["wait"]:
+            missing = tuple(status for status in missing if status in result.plan.refusals)
+        if not missing and result.waited is None:
+            return
+        if not missing and result.waited is not None:
+            raise WaitTimeout(
+                "what was begun to end",
+                "\n".join(["", *(f"  {line}" for line in plan_lines(result.plan))]),
+                result.waited,
+                remedy="\nRun it again to go on; the lines of progress say what the API answered.",
+            )
+        lines = "\n".join(f"  {status}" for status in missing)
+        text = f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}"
+        if self._params["require"] == "any" and len(missing) < len(result.statuses):
+            self._warnings.append(text)
+        elif result.waited is not None:
+            raise WaitTimeout(
+                "all slices",
+                text,
+                result.waited,
+                remedy="\nRun it again to go on waiting; nothing that was asked for is lost.",
+            )
+        else:
+            raise Refused(text, remedy="\nCorrect what the lines name and run it again.")
+
+    def _applier(self) -> FleetApplier:
+        params, retry = self._params, max(0.05, float(self._params["retry_sleep"]))
+        again = Backoff(first=retry, factor=1.5, most=20 * retry)
+        return FleetApplier(
+            apis_of(self._client, self._fleet),
+            self._fleet,
+            wait=params["wait"],
+            only_next=params["wait_for"] == "next",
+            timeout=float(params["wait_timeout"]),
+            # Taking down costs nothing that has to be thought over as a whole.
+            strict=params["require"] == "all" and not self.takes_down,
+            progress=self._show,
+            pace=Pace(poll=poll_of(params), again=again),
+            rest=self._book.read,
         )
-        return answer
+
+    def _show(self, line: str) -> None:
+        display.display(f"  {self._client.transport.server_time():%H:%M:%S} {line}")
+
+    def _now(self) -> float:
+        return self._client.transport.server_time().timestamp()
 
 
-def _show(file: TextIO, ended: threading.Event) -> None:
-    over = False
-    while not over:
-        over = ended.wait(LOOK_EVERY)
-        for line in file.read().splitlines():
-            display.display(f"  {line}")
+def _resting(params: Mapping[str, Any], fleet: Fleet) -> dict[str, Rest]:
+    """Return what is to be noted of the slices that are put to rest."""
+    wants = {want.name: want for want in fleet.slices}
+    found = {}
+    for item in params["finish"]:
+        want = wants[item["name"]]
+        if not want.mark:
+            raise BadRequest(f"Of the runs of {want.name} nothing is known: give marks.")
+        found[want.name] = Rest(want.on_finish, want.mark, ends=item["ends"], why=item["why"])
+    return found
+
+
+def _woken(names: Sequence[str], fleet: Fleet) -> list[str]:
+    declared = [want.name for want in fleet.slices]
+    unknown = sorted(set(names) - {*declared, "all"})
+    if unknown:
+        raise BadRequest(
+            f"wake names {', '.join(unknown)}, which the fleet file does not declare.",
+            remedy="Name declared slices, or all.",
+        )
+    return declared if "all" in names else list(names)
+
+
+def _note_rest(book: RestBook, resting: Mapping[str, Rest], now: float, done: bool) -> None:
+    if resting:
+        book.write({name: replace(rest, at=now, done=done) for name, rest in resting.items()})
+
+
+@contextmanager
+def _only_one(path: str | None) -> Iterator[None]:
+    """Keep a second apply on this computer away; the lock ends with the process."""
+    if path is None:
+        yield
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Refused(
+                f"Another apply of this fleet runs on this computer: it holds {path}.",
+                remedy="Wait until it has ended, or stop it.",
+            ) from error
+        yield

@@ -171,7 +171,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Make the disk what is wanted, or say what that would take."""
     spec = spec_of(module, client)
     spec.check()
-    timeout, poll = float(module.params["wait_timeout"]), poll_of(module)
+    timeout, poll = float(module.params["wait_timeout"]), poll_of(module.params)
     compute = Compute(GoogleApis(client), timeout, poll)
     disk = compute.disk(spec.zone, spec.name)
     absent = module.params["state"] == "absent"
@@ -218,7 +218,7 @@ def _patch(
     module: AnsibleModule, client: Client, spec: DiskSpec, step: Step, attach: Attach
 ) -> None:
     """Change the disks of one node, once it takes changes."""
-    timeout, poll = float(module.params["wait_timeout"]), poll_of(module)
+    timeout, poll = float(module.params["wait_timeout"]), poll_of(module.params)
     node = attach.node
     if node.is_pending:
         client.nodes.wait_ready(node.zone, node.name, None, timeout, poll)

@@ -130,7 +130,7 @@ def _await_tpu(module: AnsibleModule, client: Client) -> None:
 
 def _wait(module: AnsibleModule, api: Any, look: Any, what: str) -> None:
     timeout = float(module.params["wait_timeout"])
-    wait_for(look, what=what, timeout=timeout, clock=api.clock, backoff=poll_of(module))
+    wait_for(look, what=what, timeout=timeout, clock=api.clock, backoff=poll_of(module.params))
 
 
 def main() -> None:

@@ -260,7 +260,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         done = [step for step in decision.steps if step.kind in QUEUED_CHANGING]
     else:
         timeout = float(params["wait_timeout"])
-        applier = QueuedApplier(client, want, params["force"], timeout, poll_of(module))
+        applier = QueuedApplier(client, want, params["force"], timeout, poll_of(module.params))
         after, done = applier.apply(decision, before, nodes)
         if params["state"] == "absent":
             after = None

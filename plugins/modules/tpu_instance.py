@@ -161,7 +161,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Make the VM what is wanted, or say what that would take."""
     wanted = Wanted.from_params(module.params, client.project, several=False)
     slices = ComputeSlices(client)
-    return settle(slices, wanted, module.params, module.check_mode, poll_of(module))
+    return settle(slices, wanted, module.params, module.check_mode, poll_of(module.params))
 
 
 def main() -> None:

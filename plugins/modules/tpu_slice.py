@@ -155,7 +155,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Make the slice what is wanted, or say what that would take."""
     wanted = Wanted.from_params(module.params, client.project, several=True)
     slices = ComputeSlices(client)
-    return settle(slices, wanted, module.params, module.check_mode, poll_of(module))
+    return settle(slices, wanted, module.params, module.check_mode, poll_of(module.params))
 
 
 def main() -> None:

@@ -165,7 +165,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         recreate=params["recreate"],
         wait=params["wait"],
     )
-    applier = Applier(client, spec, float(params["wait_timeout"]), poll_of(module))
+    applier = Applier(client, spec, float(params["wait_timeout"]), poll_of(module.params))
     if module.check_mode:
         if any(step.kind == "create" for step in decision.steps):
             check_offer(client, spec)

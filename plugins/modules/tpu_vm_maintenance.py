@@ -70,7 +70,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     operation = client.nodes.simulate_maintenance(zone, name, [module.params["worker"]])
     if module.params["wait"]:
         timeout = float(module.params["wait_timeout"])
-        client.operations.wait(operation, timeout=timeout, backoff=poll_of(module))
+        client.operations.wait(operation, timeout=timeout, backoff=poll_of(module.params))
     return {"changed": True, "operation": operation.name}
 
 

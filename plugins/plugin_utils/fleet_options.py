@@ -13,9 +13,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ..module_utils._ansible.options import Spec, spec_of
 from ..module_utils._fleet.resting import marks_of
 from ..module_utils._fleet_file.fleet import PLANNED
-from ..modules.fleet import DOCUMENTATION, NO_SECRET
+from ..modules.fleet import DOCUMENTATION
 
-OPTIONS = spec_of(DOCUMENTATION, NO_SECRET)
+OPTIONS = spec_of(DOCUMENTATION, {"ssh_keys": {"no_log": False}})
 Template = Callable[[Any], Any]
 
 

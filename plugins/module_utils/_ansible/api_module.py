@@ -40,8 +40,9 @@ def run(module: AnsibleModule, execute: Callable[[AnsibleModule, Client], dict[s
 
 def client_of(module: AnsibleModule) -> Client:
     """Return the client that the module's options describe."""
-    endpoint = module.params["api_endpoint"] or DEFAULT_ENDPOINT
-    _require_libraries(module, endpoint, auth_of(module.params))
+    missing = missing_library(module.params)
+    if missing:
+        module.fail_json(msg=missing)
     return client_from(module.params)
 
 
@@ -80,15 +81,18 @@ def diff_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
     return {"before": have, "after": want}
 
 
-def poll_of(module: AnsibleModule) -> Backoff:
-    """Return the pauses between polls that the module's options set."""
-    first = max(0.05, float(module.params["wait_sleep"]))
+def poll_of(params: Mapping[str, Any]) -> Backoff:
+    """Return the pauses between polls that these options set."""
+    first = max(0.05, float(params["wait_sleep"]))
     return Backoff(first=first, factor=1.5, most=max(20.0, first))
 
 
-def _require_libraries(module: AnsibleModule, endpoint: str, auth: AuthOptions) -> None:
+def missing_library(params: Mapping[str, Any]) -> str:
+    """Return the error if a library is missing that these options need; empty if none is."""
     if not _auth.HAS_REQUESTS:
-        module.fail_json(msg=missing_required_lib("requests"))
-    needs_google_auth = _auth.destination(endpoint) == "google" and not auth.access_token
-    if needs_google_auth and not _auth.HAS_GOOGLE_AUTH:
-        module.fail_json(msg=missing_required_lib("google-auth"))
+        return str(missing_required_lib("requests"))
+    endpoint = params["api_endpoint"] or DEFAULT_ENDPOINT
+    if _auth.HAS_GOOGLE_AUTH or params["access_token"]:
+        return ""
+    needs = _auth.destination(endpoint) == "google"
+    return str(missing_required_lib("google-auth")) if needs else ""

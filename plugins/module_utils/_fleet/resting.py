@@ -21,7 +21,9 @@ from .._compute.client import Compute, values_of
 from .._core.errors import PASSING, TpuError
 from .._core.ownership import DEFAULT_OWNER
 from .._fleet_file.declared import KEEP
+from .._google.apis import GoogleApis
 from .._host.state import read_text, write_atomically
+from .._tpu.client import Client
 
 KEY = "tpu-fleet-rest"
 
@@ -163,3 +165,8 @@ class RestBook:
         if isinstance(error, PASSING) or self._file is None:
             raise error
         self.alone = error.message
+
+
+def book_of(client: Client, owner: str | None, file: str | Path | None) -> RestBook:
+    """Return the record of the slices of an owner's fleet that rest."""
+    return RestBook(lambda: Compute(GoogleApis(client)), owner, file)

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import Compute
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import RestBook
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import RestBook, book_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
     IMPERSONATE_ENV,
@@ -192,8 +190,7 @@ class Settings:
 
     def rest_book(self, client: Client) -> RestBook:
         """Return the record of the slices that rest."""
-        file = self.state_dir / "rest.json"
-        return RestBook(lambda: Compute(GoogleApis(client)), self.owner, file)
+        return book_of(client, self.owner, self.state_dir / "rest.json")
 
     def together(self) -> dict[str, set[str]]:
         """Return for each slice the others that train with it and need its addresses."""

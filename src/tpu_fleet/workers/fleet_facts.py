@@ -9,6 +9,7 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._ansible.api_module import client_from
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import book_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import (
     DECLARED,
     missing_slices,
@@ -17,7 +18,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP, Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
-from ansible_collections.tpu.fleet.plugins.modules.fleet import rest_book
 from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
 from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
     Inventory,
@@ -84,5 +84,5 @@ def missing_of(inventory: Inventory, client: Client, world: World) -> list[dict[
     params = inventory.planned()
     fleet = Fleet.from_params(params, client.project)
     if any(one.on_finish != KEEP for one in fleet.slices):
-        world = replace(world, rest=rest_book(params, client).read())
+        world = replace(world, rest=book_of(client, params["owner"], params["rest_file"]).read())
     return missing_slices(fleet, world)

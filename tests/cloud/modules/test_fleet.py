@@ -244,11 +244,9 @@ def test_one_apply_at_a_time_on_a_computer(module: Any, tmp_path: Path) -> None:
     assert module("fleet", {**fleet(BIG), "lock_file": str(lock)})["changed"]
 
 
-def test_progress_is_written_while_it_waits(cloud: Emulator, module: Any, tmp_path: Path) -> None:
+def test_progress_is_shown_while_it_waits(cloud: Emulator, module: Any) -> None:
     cloud.fault("stock_out", match={"zone": A}, count=1)
-    progress = tmp_path / "progress"
-    module("fleet", {**fleet({**BIG, "zones": [A]}), "progress_file": str(progress)})
-    text = progress.read_text()
+    text = module("fleet", fleet({**BIG, "zones": [A]}))["shown"]
     assert "big: waiting: no capacity for v6e-8 in us-east1-d since" in text
     assert "big: ready: v6e-8 in us-east1-d" in text
 

@@ -37,6 +37,10 @@ VARIABLES: dict[str, Any] = {
 }
 
 
+class Reached(Exception):
+    """The work would begin here."""
+
+
 def action_of(plugin: Any, arguments: dict[str, Any], variables: dict[str, Any]) -> Any:
     task = Task()
     task.action, task.args, task.check_mode = plugin.__name__, arguments, False
@@ -52,14 +56,16 @@ def action_of(plugin: Any, arguments: dict[str, Any], variables: dict[str, Any])
 
 
 def run(arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with which the module is run, or the result that is known before."""
+    """Return the options that are carried out, or the failure before anything is."""
     action = action_of(fleet, arguments, variables)
-    with mock.patch.object(action, "_execute_module", lambda **said: said["module_args"]):
+    with mock.patch.object(fleet, "_Work", side_effect=Reached):
         try:
-            result: dict[str, Any] = action.run(task_vars=variables)
+            action.run(task_vars=variables)
         except Refused as refused:
             return {**refused.result, "failed": True}
-    return result
+        except Reached:
+            return dict(action.arguments(variables))
+    raise AssertionError("the action ended without any work")
 
 
 def test_the_fleet_file_says_what_the_task_does_not() -> None:
@@ -98,9 +104,7 @@ TWO = [{**SOLO, "name": name, "zone": ZONE} for name in ("one", "two")]
     ],
 )
 @pytest.mark.parametrize("by_name", [True, False])
-def test_mistakes_end_before_the_module(
-    variables: dict[str, Any], words: str, by_name: bool
-) -> None:
+def test_mistakes_end_before_the_work(variables: dict[str, Any], words: str, by_name: bool) -> None:
     declared = {**VARIABLES, **variables}
     given = {option: declared[f"fleet_{option}"] for option in ("slices", "allocations", "zone")}
     result = run({}, declared) if by_name else run(given, {})

@@ -146,7 +146,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._ansible.api_module import api_module, poll_of, run
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.model import Node
-from ..module_utils._tpu.node_apply import Applier, check_offer, diff_of, outcome
+from ..module_utils._tpu.node_apply import Applier, check_offer, outcome, result_of
 from ..module_utils._tpu.node_plan import CHANGING, decide
 from ..module_utils._tpu.node_spec import NODE_EXCLUSIVE, NodeSpec
 from ..module_utils._tpu.workers import node_facts
@@ -177,12 +177,8 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         after = None
     if before is not None and any(step.kind == "delete" for step in done):
         warn_of_rest(module, before)
-    return {
-        "changed": bool(done),
-        "actions": [{"action": step.kind, "reason": step.why} for step in done],
-        "diff": diff_of(decision, before, after),
-        "tpu_vm": node_facts(after) if after else {},
-    }
+    result = result_of(decision, done, before, after)
+    return {**result, "tpu_vm": node_facts(after) if after else {}}
 
 
 def warn_of_rest(module: AnsibleModule, node: Node) -> None:

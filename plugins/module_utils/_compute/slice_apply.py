@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -22,7 +22,7 @@ from .._core.errors import (
 )
 from .._core.wait import Backoff, Seen, wait_for
 from .._tpu.model import Node, Operation, basename
-from .._tpu.node_apply import diff_of, outcome
+from .._tpu.node_apply import StepApplier, outcome, result_of
 from .._tpu.node_plan import CHANGING, Decision, Step, changeable
 from .._tpu.node_spec import SPEC_LABEL
 from .groups import FAILED, waiting_until
@@ -60,29 +60,24 @@ def settle(
         after, done = applier.apply(decision, before)
     if params["state"] == "absent":
         after = Sight()
-    return {
-        "changed": bool(done),
-        "actions": [{"action": step.kind, "reason": step.why} for step in done],
-        "diff": diff_of(decision, before.node, after.node)
-        if done
-        else diff_of(Decision(), None, None),
-        f"tpu_{wanted.noun}": after.facts(),
-    }
+    result = result_of(decision, done, before.node, after.node)
+    return {**result, f"tpu_{wanted.noun}": after.facts()}
 
 
-@dataclass
-class Applier:
-    """Carries out decisions about one slice, within one time limit for all steps."""
+class Applier(StepApplier[Sight]):
+    """Carries out decisions about one slice on Compute Engine."""
 
-    slices: ComputeSlices
-    wanted: Wanted
-    timeout: float = 1800.0
-    poll: Backoff = SLICE_POLL
-
-    def __post_init__(self) -> None:
-        self._zone, self._name = self.wanted.spec.zone, self.wanted.spec.name
-        self._deadline = self.slices.clock.now() + self.timeout
-        self._operation: Operation | None = None
+    def __init__(
+        self,
+        slices: ComputeSlices,
+        wanted: Wanted,
+        timeout: float = 1800.0,
+        poll: Backoff = SLICE_POLL,
+    ) -> None:
+        super().__init__(slices.clock, timeout, poll)
+        self.slices = slices
+        self.wanted = wanted
+        self._zone, self._name = wanted.spec.zone, wanted.spec.name
         self._is_patient = True
 
     def see(self) -> Sight:
@@ -95,14 +90,10 @@ class Applier:
         going = [one for one in self._operations("delete") if not one.done]
         return replace(sight, node=replace(sight.node, state="DELETING")) if going else sight
 
-    def apply(self, decision: Decision, sight: Sight) -> tuple[Sight, list[Step]]:
+    def apply(self, decision: Decision, seen: Sight) -> tuple[Sight, list[Step]]:
         """Carry out the steps; return what there is then, and the steps that changed something."""
-        done: list[Step] = []
         self._is_patient = any(step.kind == "wait_gone" for step in decision.steps)
-        for step in decision.steps:
-            sight, changed = self._take(step, decision, sight)
-            if changed:
-                done.append(step)
+        sight, done = super().apply(decision, seen)
         made = bool(done) and done[-1].kind == "create"
         if made and sight.node is not None and sight.node.is_ready:
             # A template attaches only disks that all machines read.
@@ -112,33 +103,23 @@ class Applier:
                 sight = self.see()
         return sight, done
 
-    def _take(self, step: Step, decision: Decision, sight: Sight) -> tuple[Sight, bool]:
-        slices, zone, name = self.slices, self._zone, self._name
-        if step.kind == "create":
-            return self._create()
-        if step.kind == "delete":
-            return sight, self._delete()
-        if step.kind == "patch":
-            patch_slice(slices, zone, name, decision.differences, self._left())
-            return self.see(), True
-        if step.kind == "start":
-            self._operation = slices.start(zone, name)
-            return self.see(), True
-        if step.kind == "stop":
-            self._operation = slices.stop(zone, name)
-            return self.see(), True
-        if step.kind == "wait_ready":
-            return self._wait_ready(), False
-        if step.kind == "wait_stopped":
-            return self._wait_stopped(), False
-        if step.kind == "wait_gone":
-            self._wait_gone()
-            return Sight(), False
-        raise TpuError(f"Unknown step {step.kind} for a slice.")
+    # Changing -----------------------------------------------------------------------------------
+
+    def _patch(self, decision: Decision, _sight: Sight) -> tuple[Sight, bool]:
+        patch_slice(self.slices, self._zone, self._name, decision.differences, self._left())
+        return self.see(), True
+
+    def _start(self, _decision: Decision, _sight: Sight) -> tuple[Sight, bool]:
+        self._operation = self.slices.start(self._zone, self._name)
+        return self.see(), True
+
+    def _stop(self, _decision: Decision, _sight: Sight) -> tuple[Sight, bool]:
+        self._operation = self.slices.stop(self._zone, self._name)
+        return self.see(), True
 
     # Creating -----------------------------------------------------------------------------------
 
-    def _create(self) -> tuple[Sight, bool]:
+    def _create(self, _decision: Decision, _sight: Sight) -> tuple[Sight, bool]:
         try:
             self._operation = self.slices.create(self._zone, self._bodies(), self._left())
         except AlreadyExists:
@@ -172,7 +153,10 @@ class Applier:
 
     # Deleting -----------------------------------------------------------------------------------
 
-    def _delete(self) -> bool:
+    def _delete(self, _decision: Decision, sight: Sight) -> tuple[Sight, bool]:
+        return sight, self._deleted()
+
+    def _deleted(self) -> bool:
         try:
             self._operation = self.slices.delete(self._zone, self._name, 0.0)
         except NotFound:
@@ -184,23 +168,24 @@ class Applier:
             return False  # It is deleted once it has stopped.
         return True
 
-    def _wait_gone(self) -> None:
+    def _wait_gone(self, _decision: Decision, _sight: Sight) -> tuple[Sight, bool]:
         """Wait until nothing is left; template and policy go once their group is gone."""
 
         def look(_elapsed: float) -> Seen[bool]:
             self._refresh()
             sight = self.see()
             if sight.is_rest or (sight.node and sight.state in STOPPED):
-                self._delete()
+                self._deleted()
                 sight = self.see()
             return Seen(sight.in_words, sight.node is None, True)
 
         self._wait(look, "to be gone")
         self._operation = None
+        return Sight(), False
 
     # Waiting ------------------------------------------------------------------------------------
 
-    def _wait_ready(self) -> Sight:
+    def _wait_ready(self, _decision: Decision, _sight: Sight) -> tuple[Sight, bool]:
         unseen = 0
 
         def look(_elapsed: float) -> Seen[Sight]:
@@ -220,9 +205,9 @@ class Applier:
             ready = sight.node is not None and sight.node.is_ready
             return Seen(sight.in_words, ready, sight)
 
-        return self._wait(look, "to be READY") or self.see()
+        return self._wait(look, "to be READY") or self.see(), False
 
-    def _wait_stopped(self) -> Sight:
+    def _wait_stopped(self, _decision: Decision, _sight: Sight) -> tuple[Sight, bool]:
         def look(_elapsed: float) -> Seen[Sight]:
             self._refresh()
             sight = self.see()
@@ -231,7 +216,7 @@ class Applier:
             # One that Google may take back shows the same status if it was stopped.
             return Seen(sight.in_words, sight.state in STOPPED, sight)
 
-        return self._wait(look, "to be STOPPED") or self.see()
+        return self._wait(look, "to be STOPPED") or self.see(), False
 
     def _wait(self, look: Any, what: str) -> Any:
         clock = self.slices.clock
@@ -270,9 +255,6 @@ class Applier:
             remedy="Create it again (recreate: true).",
             resource=self._name,
         )
-
-    def _left(self) -> float:
-        return max(0.0, self._deadline - self.slices.clock.now())
 
 
 def check_offer(slices: ComputeSlices, wanted: Wanted) -> None:

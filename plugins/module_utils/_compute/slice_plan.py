@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import BadRequest, Refused
-from .._core.ownership import OWNER_LABEL, require_owned
 from .._tpu.model import Node, map_in, text_in
-from .._tpu.node_plan import Decision, Difference, Step, plan
+from .._tpu.node_plan import Decision, Difference, Subject, decide_about, plan
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_spec import parse_duration, seconds_of
 from .._tpu.workers import node_facts
@@ -133,10 +132,7 @@ class Sight:
         """Return its state, and what is known about the reason."""
         if self.node is None:
             return "not there"
-        health = self.node.health
-        fine = health in ("HEALTHY", "HEALTH_UNSPECIFIED")
-        words = self.state if fine else f"{self.state}, health {health}"
-        return f"{words} ({self.reason})" if self.reason else words
+        return f"{self.node.in_words} ({self.reason})" if self.reason else self.node.in_words
 
     @property
     def reason(self) -> str:
@@ -220,103 +216,18 @@ def decide(
 ) -> Decision:
     """Return the steps from the seen to the wanted state, or refuse with the remedy."""
     node = sight.node
-    if node is not None and node.state == "DELETING":
-        last = [Step("wait_gone", "it is being deleted")]
-        if state == "absent":
-            return Decision(last if wait else [])
-        return Decision([*last, *decide(state, wanted, Sight(), wait=wait).steps])
-    if node is None:
-        creates = state != "absent"
-        return Decision(_creation(state, wanted, wait, "there is none") if creates else [])
-    what, owner = f"{wanted.where}", node.labels.get(OWNER_LABEL)
-    require_owned(what, owner, wanted.spec.owner, adopt, node.name)
-    if state == "absent":
-        return Decision(_deletion("it is no longer wanted", wait))
-    if sight.is_rest:
-        return Decision(_creation(state, wanted, wait, "only parts of it are left"))
-    if state == "stopped" and wanted.several:
-        raise Refused(
-            f"The {wanted.where} is a group of machines, which cannot be stopped.",
-            remedy="Delete it with state: absent and create it again later.",
-        )
-    stays = node.is_lost and node.endpoints and not wanted.several
-    if sight.state == FAILED or (node.is_lost and not (stays and state in ("started", "stopped"))):
-        return _decide_lost(state, wanted, sight, recreate, wait)
-    return _decide_there(state, wanted, sight, node, wait)
-
-
-def _decide_there(state: str, wanted: Wanted, sight: Sight, node: Node, wait: bool) -> Decision:
-    """Decide about a slice that is there, or waits for capacity."""
-    differences = differences_of(wanted, node)
-    _require_possible(wanted, differences)
-    if state == "stopped" and sight.waits:
-        raise Refused(
-            f"The {wanted.where} waits for capacity, so there is nothing to stop.",
-            remedy="Take the request back with state: absent.",
-        )
-    if sight.waits and not wait:
-        return Decision([], [])
-    stopped = node.state in ("STOPPED", "STOPPING") or node.is_lost
-    steps: list[Step] = []
-    moving = sight.waits or node.is_pending
-    if differences and moving:
-        steps.append(Step("wait_ready", f"what is {node.state} cannot be changed"))
-    if differences:
-        steps.append(Step("patch", ", ".join(item.field for item in differences) + " differ"))
-    if state == "stopped":
-        if not stopped and moving and not steps:
-            steps.append(Step("wait_ready", f"what is {node.state} cannot be stopped"))
-        if not stopped:
-            steps.append(Step("stop", f"it is {node.state}"))
-        if wait and (not stopped or node.state == "STOPPING"):
-            steps.append(Step("wait_stopped", "stopping takes a while"))
-    elif state == "started" and stopped:
-        if node.state == "STOPPING":
-            steps.append(Step("wait_stopped", "it is still stopping"))
-        steps.append(Step("start", f"it is {node.state}"))
-        if wait:
-            steps.append(Step("wait_ready", "starting takes a while"))
-    elif wait and not (node.is_ready or stopped or any(one.kind == "wait_ready" for one in steps)):
-        steps.append(Step("wait_ready", f"it is {sight.in_words}"))
-    return Decision(steps, differences)
-
-
-def _decide_lost(state: str, wanted: Wanted, sight: Sight, recreate: bool, wait: bool) -> Decision:
-    why = f"it is {sight.in_words}"
-    if not recreate or state == "stopped":
-        again = "" if wanted.several else ", start it with state: started"
-        raise Refused(
-            f"The {wanted.where} is {sight.in_words}.",
-            remedy=f"Create it again with recreate: true{again}, or delete it with state: absent.",
-        )
-    return Decision([*_deletion(why, wait=True), *_creation(state, wanted, wait, why)])
-
-
-def _deletion(why: str, wait: bool) -> list[Step]:
-    gone = Step("wait_gone", "its name, and what belongs to it, stay in use until then")
-    return [Step("delete", why), *([gone] if wait else [])]
-
-
-def _creation(state: str, wanted: Wanted, wait: bool, why: str) -> list[Step]:
-    if state == "stopped":
-        raise Refused(
-            f"There is no {wanted.where} to stop.", remedy="Create it with state: present first."
-        )
-    if wanted.shape is None:
-        raise Refused(
-            f"There is no {wanted.where}, and no option says what to create.",
-            remedy="Set accelerator_type, or machine_type"
-            + (" and topology." if wanted.several else "."),
-        )
-    return [Step("create", why), *([Step("wait_ready", "it takes minutes")] if wait else [])]
-
-
-def _require_possible(wanted: Wanted, differences: list[Difference]) -> None:
-    fixed = [item for item in differences if item.mask is None]
-    if fixed:
-        listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
-        raise Refused(
-            f"The {wanted.where} cannot be changed in place: {listed}.",
-            remedy="Correct the option, or delete it with state: absent (its boot disks and what "
-            "runs there are lost) and create it again.",
-        )
+    lacks = f"Set accelerator_type, or machine_type{' and topology' if wanted.several else ''}."
+    subject = Subject(
+        wanted.spec,
+        node,
+        wanted.noun,
+        in_words=sight.in_words,
+        lacks=lacks if wanted.shape is None else "",
+        several=wanted.several,
+        lost=sight.in_words if node and (node.is_lost or sight.state == FAILED) else "",
+        restarts=not wanted.several,
+        waits=sight.waits,
+        is_rest=sight.is_rest,
+        differences=() if node is None else tuple(differences_of(wanted, node)),
+    )
+    return decide_about(subject, state, adopt=adopt, recreate=recreate, wait=wait)

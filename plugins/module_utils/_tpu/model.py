@@ -157,6 +157,12 @@ class Node:
         """Return whether the node changes to another state without a request."""
         return self.state in PENDING_STATES
 
+    @property
+    def in_words(self) -> str:
+        """Return the state, and the health if it is not good."""
+        fine = self.health in ("HEALTHY", "HEALTH_UNSPECIFIED")
+        return self.state if fine else f"{self.state}, health {self.health}"
+
 
 @dataclass(frozen=True)
 class Operation:

@@ -5,101 +5,116 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from .._core.errors import AlreadyExists, BadRequest, NotFound, PermissionDenied, TpuError
-from .._core.wait import Backoff
+from .._core.errors import AlreadyExists, BadRequest, NotFound, PermissionDenied
+from .._core.wait import Backoff, Clock
 from .client import Client
 from .model import Node, Operation
 from .node_plan import CHANGING, Decision, Difference, Step
 from .node_spec import SPEC_LABEL, NodeSpec
 from .nodes import NODE_POLL
 
+S = TypeVar("S")
 
-@dataclass
-class Applier:
-    """Carries out decisions about one node, within one time limit for all steps."""
 
-    client: Client
-    spec: NodeSpec
-    timeout: float = 1800.0
-    poll: Backoff = NODE_POLL
+class StepApplier(Generic[S]):
+    """Carries out decisions about one node, within one time limit for all steps.
 
-    def __post_init__(self) -> None:
-        self._deadline = self.client.clock.now() + self.timeout
+    An S is what there is of the node. A subclass has a method `_<kind>` for each kind of step. It
+    takes the decision and what there is; it returns what there is then, and whether it changed it.
+    """
+
+    def __init__(self, clock: Clock, timeout: float, poll: Backoff) -> None:
+        self.poll = poll
+        self._clock = clock
+        self._deadline = clock.now() + timeout
         self._operation: Operation | None = None
 
-    def apply(self, decision: Decision, node: Node | None) -> tuple[Node | None, list[Step]]:
-        """Carry out the steps; return the resulting node and the steps that changed something."""
+    def apply(self, decision: Decision, seen: S) -> tuple[S, list[Step]]:
+        """Carry out the steps; return what there is then, and the steps that changed something."""
         done: list[Step] = []
         for step in decision.steps:
-            node, changed = self._take(step, decision.differences, node)
+            seen, changed = getattr(self, f"_{step.kind}")(decision, seen)
             if changed:
                 done.append(step)
-        return node, done
+        return seen, done
 
-    def _take(
-        self, step: Step, differences: Sequence[Difference], node: Node | None
-    ) -> tuple[Node | None, bool]:
-        nodes, zone, name = self.client.nodes, self.spec.zone, self.spec.name
-        if step.kind == "create":
-            return self._create()
-        if step.kind == "delete":
-            return self._delete(node)
-        if step.kind == "patch":
-            body, mask = patch_body(differences)
-            return self._finish(nodes.patch(zone, name, body, mask)), True
-        if step.kind == "start":
-            self._operation = nodes.start(zone, name)
-            return nodes.get(zone, name), True
-        if step.kind == "stop":
-            self._operation = nodes.stop(zone, name)
-            return nodes.get(zone, name), True
-        if step.kind == "wait_ready":
-            operation = self._operation or self.client.operations.latest(zone, name)
-            return nodes.wait_ready(zone, name, operation, self._left(), self.poll), False
-        if step.kind == "wait_stopped":
-            operation = self._operation
-            node = nodes.wait_state(zone, name, "STOPPED", operation, self._left(), self.poll)
-            return node, False
-        if step.kind == "wait_gone":
-            uid = node.uid if node else None
-            nodes.wait_gone(zone, name, self._operation, uid, self._left(), self.poll)
-            self._operation = None
-            return None, False
-        raise TpuError(f"Unknown step {step.kind} for a node.")
+    def _left(self) -> float:
+        return max(0.0, self._deadline - self._clock.now())
 
-    def _create(self) -> tuple[Node | None, bool]:
-        nodes, zone, name = self.client.nodes, self.spec.zone, self.spec.name
-        body = self.spec.create_body()
+
+class Applier(StepApplier["Node | None"]):
+    """Carries out decisions about one node of the Cloud TPU API."""
+
+    def __init__(
+        self, client: Client, spec: NodeSpec, timeout: float = 1800.0, poll: Backoff = NODE_POLL
+    ) -> None:
+        super().__init__(client.clock, timeout, poll)
+        self.client = client
+        self._nodes = client.nodes
+        self._spec = spec
+        self._place = (spec.zone, spec.name)
+
+    def _create(self, _decision: Decision, _node: Node | None) -> tuple[Node | None, bool]:
+        body = self._spec.create_body()
         try:
-            self._operation = nodes.create(zone, name, body)
+            self._operation = self._nodes.create(*self._place, body)
         except AlreadyExists:
             # A creation that was requested a moment ago may not be visible yet.
-            node = nodes.appearing(zone, name, self.poll)
+            node = self._nodes.appearing(*self._place, self.poll)
             if node is None or node.labels.get(SPEC_LABEL) != body["labels"][SPEC_LABEL]:
                 raise
             return node, False
-        return nodes.find(zone, name) or as_requested(self.spec), True
+        return self._nodes.find(*self._place) or as_requested(self._spec), True
 
-    def _delete(self, node: Node | None) -> tuple[Node | None, bool]:
+    def _delete(self, _decision: Decision, node: Node | None) -> tuple[Node | None, bool]:
         try:
-            self._operation = self.client.nodes.delete(
-                self.spec.zone, self.spec.name, node.uid if node else None
-            )
+            self._operation = self._nodes.delete(*self._place, node.uid if node else None)
         except NotFound:
             # Another process has already deleted it, which was the aim.
             return None, False
         return node, True
 
-    def _finish(self, operation: Operation) -> Node:
-        """Wait for a short operation, because the next step builds on its result."""
+    def _patch(self, decision: Decision, _node: Node | None) -> tuple[Node, bool]:
+        body, mask = patch_body(decision.differences)
+        operation = self._nodes.patch(*self._place, body, mask)
+        # The next step builds on its result.
         self.client.operations.wait(operation, self._left(), self.poll)
-        return self.client.nodes.get(self.spec.zone, self.spec.name)
+        return self._nodes.get(*self._place), True
 
-    def _left(self) -> float:
-        return max(0.0, self._deadline - self.client.clock.now())
+    def _start(self, _decision: Decision, _node: Node | None) -> tuple[Node, bool]:
+        self._operation = self._nodes.start(*self._place)
+        return self._nodes.get(*self._place), True
+
+    def _stop(self, _decision: Decision, _node: Node | None) -> tuple[Node, bool]:
+        self._operation = self._nodes.stop(*self._place)
+        return self._nodes.get(*self._place), True
+
+    def _wait_ready(self, _decision: Decision, _node: Node | None) -> tuple[Node, bool]:
+        operation = self._operation or self.client.operations.latest(*self._place)
+        return self._nodes.wait_ready(*self._place, operation, self._left(), self.poll), False
+
+    def _wait_stopped(self, _decision: Decision, _node: Node | None) -> tuple[Node, bool]:
+        wait = self._nodes.wait_state
+        return wait(*self._place, "STOPPED", self._operation, self._left(), self.poll), False
+
+    def _wait_gone(self, _decision: Decision, node: Node | None) -> tuple[None, bool]:
+        uid = node.uid if node else None
+        self._nodes.wait_gone(*self._place, self._operation, uid, self._left(), self.poll)
+        self._operation = None
+        return None, False
+
+
+def result_of(
+    decision: Decision, done: Sequence[Step], before: Node | None, after: Node | None
+) -> dict[str, Any]:
+    """Return a module's result for the steps that changed something, without the node's facts."""
+    return {
+        "changed": bool(done),
+        "actions": [{"action": step.kind, "reason": step.why} for step in done],
+        "diff": diff_of(decision if done else Decision(), before, after),
+    }
 
 
 def check_offer(client: Client, spec: NodeSpec) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide what to do with a TPU node: (wanted, seen) to differences and steps. Pure."""
+"""Decide what to do with a node, whichever API has it: (wanted, seen) to steps. Pure."""
 
 from __future__ import annotations
 
@@ -54,6 +54,36 @@ def plan(spec: NodeSpec, node: Node) -> list[Difference]:
     return [*fixed(spec, node), *changeable(spec, node)]
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What a decision is about: what is wanted, what there is, and what its API can do with it."""
+
+    spec: NodeSpec
+    # None if there is none.
+    node: Node | None
+    noun: str
+    # What is known of the state.
+    in_words: str
+    # What the options lack to create it, as a remedy; empty if they lack nothing.
+    lacks: str
+    # Whether it has several workers. Only one that has a single worker can be stopped.
+    several: bool
+    # Why it will never run again unless it is created or started again; empty if it may.
+    lost: str = ""
+    # Whether one that was lost, or is spot, can be started again.
+    restarts: bool = False
+    # Whether it waits for capacity.
+    waits: bool = False
+    # Whether only parts of it are left.
+    is_rest: bool = False
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """Return what it is called, and where it is."""
+        return f"{self.noun} {self.spec.name} in {self.spec.zone}"
+
+
 def decide(
     state: str,
     spec: NodeSpec,
@@ -63,148 +93,159 @@ def decide(
     recreate: bool = False,
     wait: bool = True,
 ) -> Decision:
+    """Return the steps for a node of the Cloud TPU API; see decide_about."""
+    several, lost, known = False, "", None if node is None else parse(node.accelerator_type)
+    if node is not None:
+        several = len(node.endpoints) > 1 or (known is not None and known.workers > 1)
+        if node.is_lost:
+            lost = f"{node.state} and will never run again; it still counts against the quota"
+    subject = Subject(
+        spec,
+        node,
+        "node",
+        in_words=node.in_words if node else "",
+        lacks="" if spec.has_hardware else "Set accelerator_type, or accelerator_config.",
+        several=several,
+        lost=lost,
+        differences=() if node is None else tuple(plan(spec, node)),
+    )
+    return decide_about(subject, state, adopt=adopt, recreate=recreate, wait=wait)
+
+
+def decide_about(
+    subject: Subject, state: str, *, adopt: bool, recreate: bool, wait: bool
+) -> Decision:
     """Return the steps from the seen to the wanted state, or refuse with the remedy."""
-    if node is not None and node.state == "DELETING":
+    node = subject.node
+    if node is None:
+        creates = state != "absent"
+        return Decision(_creation(state, subject, wait, "there is none") if creates else [])
+    if node.state == "DELETING":
         # Its name stays in use until it is gone; then the case is the same as without a node.
         last = [Step("wait_gone", "it is being deleted")]
         if state == "absent":
             return Decision(last if wait else [])
-        rest = decide(state, spec, None, wait=wait)
-        return Decision([*last, *rest.steps])
+        return Decision([*last, *_creation(state, subject, wait, "there is none")])
+    owner = node.labels.get(OWNER_LABEL)
+    require_owned(subject.where, owner, subject.spec.owner, adopt, node.name)
     if state == "absent":
-        return _decide_absent(spec, node, adopt, wait)
-    if node is None:
-        return Decision(_creation(state, spec, wait, "there is no such node"))
-    _require_owned(spec, node, adopt)
-    if node.is_lost:
-        return _decide_lost(state, spec, node, recreate, wait)
-
-    differences = plan(spec, node)
-    _require_possible(node, differences)
-    steps: list[Step] = []
-    if differences and node.is_pending:
-        steps.append(Step("wait_ready", f"a node that is {node.state} cannot be changed"))
-    if differences:
-        steps.append(Step("patch", ", ".join(item.field for item in differences) + " differ"))
-    if state == "stopped":
-        steps += _stopping(node, wait, ready=bool(steps))
-    elif state == "started" and node.state in ("STOPPED", "STOPPING"):
-        steps += _starting(node, wait)
-    elif wait and not node.is_ready and node.state not in ("STOPPED", "STOPPING"):
-        steps.append(Step("wait_ready", f"the node is {node.state}, {node.health}"))
-    return Decision(steps, differences)
-
-
-def _decide_absent(spec: NodeSpec, node: Node | None, adopt: bool, wait: bool) -> Decision:
-    if node is None:
+        return Decision(_deletion("it is no longer wanted", wait))
+    if subject.is_rest:
+        return Decision(_creation(state, subject, wait, "only parts of it are left"))
+    # One that is stopped already stays so, and one that can start again is not lost for good.
+    stays = subject.restarts and node.is_lost and node.endpoints and state != "present"
+    if subject.lost and not stays:
+        return _decide_lost(state, subject, node, recreate, wait)
+    _require_possible(state, subject, node)
+    if subject.waits and not wait:
         return Decision()
-    _require_owned(spec, node, adopt)
-    steps = [Step("delete", "it is no longer wanted")]
-    if wait:
-        steps.append(Step("wait_gone", "its name stays in use until then"))
-    return Decision(steps)
+    return Decision(_changes(state, subject, node, wait), list(subject.differences))
 
 
-def _decide_lost(state: str, spec: NodeSpec, node: Node, recreate: bool, wait: bool) -> Decision:
-    where = f"The node {node.name} in {spec.zone} is {node.state} and will never run again"
+def _changes(state: str, subject: Subject, node: Node, wait: bool) -> list[Step]:
+    """Return the steps for what is there, or is on its way."""
+    stopped = node.state in ("STOPPED", "STOPPING") or node.is_lost
+    moving = subject.waits or node.is_pending
+    steps: list[Step] = []
+    if subject.differences and moving:
+        steps.append(Step("wait_ready", f"what is {node.state} cannot be changed"))
+    if subject.differences:
+        names = ", ".join(item.field for item in subject.differences)
+        steps.append(Step("patch", f"{names} differ"))
+    if state == "stopped":
+        if not stopped and moving and not steps:
+            steps.append(Step("wait_ready", f"what is {node.state} cannot be stopped"))
+        if not stopped:
+            steps.append(Step("stop", f"it is {node.state}"))
+        if wait and (not stopped or node.state == "STOPPING"):
+            steps.append(Step("wait_stopped", "stopping takes a while"))
+    elif state == "started" and stopped:
+        if node.state == "STOPPING":
+            steps.append(Step("wait_stopped", "it is still stopping"))
+        steps.append(Step("start", f"it is {node.state}"))
+        if wait:
+            steps.append(Step("wait_ready", "starting takes a while"))
+    elif wait and not (node.is_ready or stopped or any(one.kind == "wait_ready" for one in steps)):
+        steps.append(Step("wait_ready", f"it is {subject.in_words}"))
+    return steps
+
+
+def _decide_lost(state: str, subject: Subject, node: Node, recreate: bool, wait: bool) -> Decision:
+    what = f"The {subject.where} is"
     if not recreate or state == "stopped":
+        again = ", start it with state: started" if subject.restarts else ""
         raise Refused(
-            f"{where}; it still counts against the quota.",
-            remedy="Create it again with recreate: true, or delete it with state: absent.",
+            f"{what} {subject.lost}.",
+            remedy=f"Create it again with recreate: true{again}, or delete it with state: absent.",
             resource=node.name,
         )
     if node.queued_resource:
         raise Refused(
-            f"{where}; it belongs to the queued resource {node.queued_resource}.",
+            f"{what} {node.state}, and it belongs to the queued resource {node.queued_resource}.",
             remedy=f"Delete the queued resource {node.queued_resource} and request it "
             "again (tpu.fleet.queued_resource with recreate: true).",
             resource=node.name,
         )
-    creation = _creation(state, spec, wait, f"it was {node.state}")
-    return Decision(
-        [
-            Step("delete", f"it is {node.state}"),
-            Step("wait_gone", "its name stays in use until then"),
-            *creation,
-        ]
-    )
+    why = f"it is {subject.in_words}"
+    creation = _creation(state, subject, wait, why)
+    return Decision([*_deletion(why, wait=True), *creation])
 
 
-def _creation(state: str, spec: NodeSpec, wait: bool, why: str) -> list[Step]:
+def _deletion(why: str, wait: bool) -> list[Step]:
+    gone = Step("wait_gone", "its name, and what belongs to it, stay in use until then")
+    return [Step("delete", why), *([gone] if wait else [])]
+
+
+def _creation(state: str, subject: Subject, wait: bool, why: str) -> list[Step]:
     if state == "stopped":
         raise Refused(
-            f"There is no node {spec.name} in {spec.zone} to stop.",
-            remedy="Create it with state: present first.",
+            f"There is no {subject.where} to stop.", remedy="Create it with state: present first."
         )
-    if not spec.has_hardware:
+    if subject.lacks:
         raise Refused(
-            f"There is no node {spec.name} in {spec.zone}, and no option says what to create.",
-            remedy="Set accelerator_type, or accelerator_config.",
+            f"There is no {subject.where}, and no option says what to create.",
+            remedy=subject.lacks,
         )
-    steps = [Step("create", why)]
-    if wait:
-        steps.append(Step("wait_ready", "a new node takes minutes"))
-    return steps
+    return [Step("create", why), *([Step("wait_ready", "it takes minutes")] if wait else [])]
 
 
-def _stopping(node: Node, wait: bool, ready: bool) -> list[Step]:
-    if node.state == "STOPPED":
-        return []
-    known = parse(node.accelerator_type)
-    if len(node.endpoints) > 1 or (known is not None and known.workers > 1):
-        raise Refused(
-            f"The node {node.name} has several workers; only single-host nodes can be stopped.",
-            remedy="Delete it with state: absent and create it again later.",
-            resource=node.name,
-        )
-    if node.queued_resource:
-        raise Refused(
-            f"The node {node.name} belongs to the queued resource {node.queued_resource} and "
-            "cannot be stopped.",
-            remedy=f"Delete the queued resource {node.queued_resource}.",
-            resource=node.name,
-        )
-    steps = []
-    if node.state != "STOPPING":
-        if node.is_pending and not ready:
-            steps.append(Step("wait_ready", f"a node that is {node.state} cannot be stopped"))
-        steps.append(Step("stop", f"the node is {node.state}"))
-    if wait:
-        steps.append(Step("wait_stopped", "stopping takes a while"))
-    return steps
-
-
-def _starting(node: Node, wait: bool) -> list[Step]:
-    if node.tier in ("spot", "preemptible"):
-        raise Refused(
-            f"The node {node.name} is {node.tier} and stopped; such nodes cannot be started again.",
-            remedy="Delete it with state: absent and create it again.",
-            resource=node.name,
-        )
-    steps = []
-    if node.state == "STOPPING":
-        steps.append(Step("wait_stopped", "the node is still stopping"))
-    steps.append(Step("start", "the node is stopped"))
-    if wait:
-        steps.append(Step("wait_ready", "starting takes a while"))
-    return steps
-
-
-def _require_owned(spec: NodeSpec, node: Node, adopt: bool) -> None:
-    what, found = f"node {node.name} in {spec.zone}", node.labels.get(OWNER_LABEL)
-    require_owned(what, found, spec.owner, adopt, node.name)
-
-
-def _require_possible(node: Node, differences: list[Difference]) -> None:
-    fixed = [item for item in differences if item.mask is None]
-    if fixed:
-        listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
-        raise Refused(
-            f"The node {node.name} cannot be changed in place: {listed}.",
-            remedy="Correct the option, or delete the node with state: absent (its boot disk and "
-            "what runs on it are lost) and create it again.",
-            resource=node.name,
-        )
+def _require_possible(state: str, subject: Subject, node: Node) -> None:
+    """Raise Refused for what the API cannot do with what is there."""
+    where, fixed = subject.where, [item for item in subject.differences if item.mask is None]
+    listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
+    stops, belongs = state == "stopped" and node.state != "STOPPED", node.queued_resource
+    starts = state == "started" and node.state in ("STOPPED", "STOPPING")
+    refusals = (
+        (
+            stops and subject.several,
+            f"The {where} has several workers, so it cannot be stopped.",
+            "Delete it with state: absent and create it again later.",
+        ),
+        (
+            fixed,
+            f"The {where} cannot be changed in place: {listed}.",
+            "Correct the option, or delete it with state: absent (its boot disks and what runs "
+            "there are lost) and create it again.",
+        ),
+        (
+            stops and subject.waits,
+            f"The {where} waits for capacity, so there is nothing to stop.",
+            "Take the request back with state: absent.",
+        ),
+        (
+            stops and belongs,
+            f"The {where} belongs to the queued resource {belongs} and cannot be stopped.",
+            f"Delete the queued resource {belongs}.",
+        ),
+        (
+            starts and node.tier in ("spot", "preemptible") and not subject.restarts,
+            f"The {where} is {node.tier} and stopped; such nodes cannot be started again.",
+            "Delete it with state: absent and create it again.",
+        ),
+    )
+    for applies, text, remedy in refusals:
+        if applies:
+            raise Refused(text, remedy=remedy, resource=node.name)
 
 
 def fixed(spec: NodeSpec, node: Node) -> list[Difference]:

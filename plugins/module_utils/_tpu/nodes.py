@@ -222,6 +222,4 @@ class NodesClient(ResourcesClient[Node]):
         return Node.from_api(raw)
 
     def _in_words(self, found: Node) -> str:
-        health = found.health
-        fine = health in ("HEALTHY", "HEALTH_UNSPECIFIED")
-        return found.state if fine else f"{found.state}, health {health}"
+        return found.in_words

@@ -142,7 +142,7 @@ STEPS: list[tuple[str, dict[str, Any], dict[str, Any] | None, str]] = [
     ("present", {}, {}, ""),
     ("present", {"labels": {"a": "b"}}, {}, "patch"),
     ("present", {}, {"state": "CREATING"}, "wait_ready"),
-    ("present", {"labels": {"a": "b"}}, {"state": "CREATING"}, "wait_ready patch wait_ready"),
+    ("present", {"labels": {"a": "b"}}, {"state": "CREATING"}, "wait_ready patch"),
     ("present", {}, {"health": "UNHEALTHY_MAINTENANCE"}, "wait_ready"),
     ("present", {}, {"state": "STOPPED"}, ""),
     ("present", {"labels": {"a": "b"}}, {"state": "STOPPED"}, "patch"),

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The local cloud is another program, which answers what these ask.
 APART = ROOT / "src" / "tpu_fleet" / "cloud"
 WIRE = ("plugins/module_utils/_wire/transport.py", "plugins/module_utils/_wire/changes.py")
+VALUES = ("plugins/module_utils/_schema/values.py",)
 
 
 def product() -> Iterator[Path]:
@@ -29,6 +30,16 @@ def product() -> Iterator[Path]:
         (r"nextPageToken|pageToken", WIRE),
         # How often a request is sent whose answer was lost.
         (r"\bretry\.(tries|backoff)\b", WIRE),
+        # Which files are chips.
+        (r'"(dev/)?accel[*]|accel\\d', ("plugins/module_utils/_host/chip_holders.py",)),
+        # What names of a fleet file and of Google's resources may be.
+        (re.escape("[a-z]([-a-z0-9]{0,61}[a-z0-9])?"), VALUES),
+        (r"\[a-z\]\[(a-z0-9_-|-_a-z0-9)\]\{0,62\}", VALUES),
+        (re.escape("[A-Za-z0-9][A-Za-z0-9_-]{0,62}"), VALUES),
+        (re.escape("[a-z0-9][a-z0-9_-]{0,31}"), VALUES),
+        (r"\[a-z0-9\]\[(a-z0-9_.-|-_.a-z0-9)\]\{1,220\}", VALUES),
+        (r"\[A-Za-z_\]\[A-Za-z0-9_\]\*\"\)", VALUES),
+        (r"[\"(]\[0-9a-f\]\{40\}\"\)", VALUES),
     ],
 )
 def test_it_stands_in_one_place(what: str, places: tuple[str, ...]) -> None:

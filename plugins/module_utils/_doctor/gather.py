@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .._apply_agent.wish import AT_BOOT
+from .._host import chip_holders
 from .._host.as_user import UserError, account_of, as_user, foreign, run
+from .._host.chip_holders import Holder, user_name
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
 from .._host.run_end import end_of
 from .._host.run_states import FAILED, why_of
@@ -218,13 +220,6 @@ def preload() -> List[Dict[str, Any]]:
 # -- the TPU --------------------------------------------------------------------------------------
 
 
-def devices() -> List[str]:
-    """Return the device files of the chips."""
-    patterns = ("accel*", "accel/*", "vfio/*")
-    found = [path for pattern in patterns for path in sorted(Path("/dev").glob(pattern))]
-    return [str(path) for path in found if not path.is_dir()]
-
-
 def chips(place: Place) -> Dict[str, Any]:
     """Read the chips on the bus and their devices."""
     on_bus = pci_devices(place.pci)
@@ -233,7 +228,7 @@ def chips(place: Place) -> Dict[str, Any]:
     return {
         "pci": chip_count(on_bus),
         "generation": generation or "",
-        "devices": devices(),
+        "devices": chip_holders.devices(),
         "huge_pages": {
             "wanted": wants_huge_pages(generation),
             "now": now.partition("[")[2].partition("]")[0],
@@ -243,48 +238,23 @@ def chips(place: Place) -> Dict[str, Any]:
 
 def holders() -> List[Dict[str, Any]]:
     """Return the processes that have a chip open, by their descriptors, not by names."""
-    paths = devices()
-    if paths and os.geteuid() != 0:
+    if not chip_holders.devices():
+        return []
+    if os.geteuid() != 0:
         raise PermissionError("only root sees what others have open")
-    numbers = {os.stat(path).st_rdev for path in paths} - {0}  # noqa: PTH116
-    found = []
-    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
-        with contextlib.suppress(OSError):  # it has ended
-            held = sorted(set(_held(process, set(paths), numbers)))
-            if held:
-                found.append(_holder(int(process.name), held))
-    return found
+    return [_holder(one) for one in chip_holders.holders()[0]]
 
 
-def _held(process: Path, paths: "set[str]", numbers: "set[int]") -> Iterator[str]:
-    for entry in (process / "fd").iterdir():
-        with contextlib.suppress(OSError):  # it was closed meanwhile
-            target = os.readlink(entry)  # noqa: PTH115 - Path.readlink came with Python 3.9 only
-            # In a container the same chip may have another name.
-            same = target.startswith("/dev/") and os.stat(entry).st_rdev in numbers  # noqa: PTH116
-            if target in paths or same:
-                yield target
-
-
-def _holder(pid: int, held: List[str]) -> Dict[str, Any]:
-    environment = _environment(pid)
-    uid = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+def _holder(one: Holder) -> Dict[str, Any]:
+    environment = _environment(one.pid)
     return {
-        "pid": pid,
-        "user": user_name(uid),
-        "command": command_of(pid),
-        "devices": ", ".join(held),
+        "pid": one.pid,
+        "user": one.user,
+        "command": command_of(one.pid),
+        "devices": ", ".join(one.devices),
         "run": environment.get("TPU_FLEET_RUN", ""),
-        "tmux": _tmux_session(environment, uid),
+        "tmux": _tmux_session(environment, one.uid),
     }
-
-
-def user_name(uid: int) -> str:
-    """Name a user."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _environment(pid: int) -> Dict[str, str]:

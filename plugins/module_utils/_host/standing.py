@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pwd
 import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from .chip_holders import holders, user_name
 from .run_end import end_of, shows_its_end
 from .runs import RunFiles, read_json
 
@@ -36,7 +36,6 @@ MOST = 100
 """Logins, and processes that hold a chip, that are named; the others are counted."""
 FILES = 300_000
 """Open files that are looked at: a user's processes may have many millions."""
-CHIP = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
 
 
 def with_its_end(logs: Path, status: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +76,8 @@ def people(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
             found |= {f"{serves[1]} is logged in{on}"} if is_sshd(proc / str(parent)) else set()
         elif name == "mosh-server":
             try:
-                found.add(f"{name_of((proc / str(pid)).stat().st_uid)} is logged in by mosh")
+                uid = (proc / str(pid)).stat().st_uid
+                found.add(f"{user_name(uid)} is logged in by mosh")
             except OSError:
                 continue
     return cut(sorted(found), "logins")
@@ -100,45 +100,16 @@ def cut(found: list[str], what: str) -> list[str]:
     return [*found[:MOST], f"{more} more {what}"] if more > 0 else found
 
 
-def holders(proc: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
+def chips_in_use(root: Path, there: dict[int, tuple[int, str, str]]) -> list[str]:
     """Return the processes that have a chip open.
 
     Beyond FILES open files, the processes that are left count as one that may have.
     """
-    found: list[str] = []
-    left = FILES
-    for number, (pid, (_parent, name, _words)) in enumerate(sorted(there.items())):
-        try:
-            entries = os.scandir(proc / str(pid) / "fd")
-            owner = name_of((proc / str(pid)).stat().st_uid)
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
-                left -= 1
-                if left < 0:
-                    rest = f"{len(there) - number} processes with too many open files to look at"
-                    return [*cut(found, "processes hold a chip"), rest]
-                if is_chip(entry.path):
-                    found.append(f"process {pid} ({name}) of {owner} holds a chip")
-                    break
-    return cut(found, "processes hold a chip")
-
-
-def is_chip(file: str) -> bool:
-    """Return whether an open file is a chip's device."""
-    try:
-        return CHIP.fullmatch(os.readlink(file)) is not None  # noqa: PTH115 - as above
-    except OSError:
-        return False
-
-
-def name_of(uid: int) -> str:
-    """Return the user name of a uid."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    found, unseen = holders(root, FILES)
+    named = ((one, there[one.pid][1]) for one in found if one.pid in there)
+    shown = [f"process {one.pid} ({name}) of {one.user} holds a chip" for one, name in named]
+    rest = [f"{unseen} processes with too many open files to look at"] if unseen else []
+    return [*cut(shown, "processes hold a chip"), *rest]
 
 
 def standing(root: str | Path = "/") -> dict[str, Any]:
@@ -153,7 +124,7 @@ def standing(root: str | Path = "/") -> dict[str, Any]:
         "runs": [with_its_end(files.logs, one) for one in files.begun()],
         "set_up": bool(applied),
         "applied": hashlib.sha256(text).hexdigest()[:16],
-        "used": people(proc, there) + holders(proc, there),
+        "used": people(proc, there) + chips_in_use(Path(root), there),
     }
 
 

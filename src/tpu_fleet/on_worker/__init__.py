@@ -2,13 +2,13 @@
 
 `worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES,
 PAST or PORT. `limits` is the first of each program, and limits it before anything is read.
-`run_states`, `run_end`, `runs`, `standing`, `listeners` and `as_user` are links into the
-collection, whose modules run the same code.
+`run_states`, `run_end`, `runs`, `chip_holders`, `standing`, `listeners` and `as_user` are links
+into the collection, whose modules run the same code.
 
 May import: nothing.
 """
 
-READ = ("limits", "run_states", "run_end", "runs", "standing")
+READ = ("limits", "run_states", "run_end", "runs", "chip_holders", "standing")
 MODULES = (*READ, "log_files", "log_places", "run_reader")
 PAST = (*MODULES, "as_user", "event_files", "past")
 PORT = ("listeners", "service_port")

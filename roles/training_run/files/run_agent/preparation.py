@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from . import devices, fence, store, terminal
+from . import chip_holders, fence, store, terminal
 from .config import Config
 from .folder_facts import BUCKET
 from .folder_look import FolderLook
@@ -34,7 +34,7 @@ def low(folder: Path, free: Optional[int], wanted: int) -> str:
 def needs_tpu(config: Config) -> bool:
     """Say whether the run uses the chips of its hosts."""
     if config.needs_tpu == "auto":
-        return bool(devices.chips(config.paths.root))
+        return bool(chip_holders.devices(config.paths.root))
     return config.needs_tpu == "true"
 
 

@@ -106,7 +106,7 @@ def catches(pid: int, number: int, proc: Path = PROC) -> bool:
 def is_python(pid: int, proc: Path = PROC) -> bool:
     """Say whether a process is a Python interpreter."""
     try:
-        program = os.readlink(str(proc / str(pid) / "exe"))  # noqa: PTH115 - as in devices.py
+        program = os.readlink(str(proc / str(pid) / "exe"))  # noqa: PTH115 - as in chip_holders.py
     except OSError:
         return False
     return Path(program).name.startswith("python")

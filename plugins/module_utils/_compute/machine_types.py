@@ -16,29 +16,19 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from .._tpu.accelerators import ACCELERATOR_TYPES, CORES_PER_CHIP, PREFIXES, parse
+from .._tpu.accelerators import (
+    ACCELERATOR_TYPES,
+    CORES_PER_CHIP,
+    GENERATIONS,
+    PREFIXES,
+    parse,
+)
 from .._tpu.accelerators import topologies as topologies_of_type
 
 IMAGE_PROJECT = "ubuntu-os-accelerator-images"
 
-# Where each generation can be created. Machine types of v5e are listed on Compute Engine, and
-# refused to everyone but GKE.
-APIS: dict[str, frozenset[str]] = {
-    "v2": frozenset({"tpu"}),
-    "v3": frozenset({"tpu"}),
-    "v4": frozenset({"tpu"}),
-    "v5e": frozenset({"tpu"}),
-    "v5p": frozenset({"tpu", "compute"}),
-    "v6e": frozenset({"tpu", "compute"}),
-    "tpu7x": frozenset({"compute"}),
-}
-
-_BEFORE_7X = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
-_IMAGE_FAMILIES = {
-    "v5p": _BEFORE_7X,
-    "v6e": _BEFORE_7X,
-    "tpu7x": "ubuntu-accel-2404-amd64-tpu-tpu7x",
-}
+# Where each generation can be created.
+APIS: dict[str, frozenset[str]] = {name: row.apis for name, row in GENERATIONS.items()}
 # Each machine type also exists with this suffix, with the same shape.
 _SUFFIX = "-tpu"
 
@@ -59,37 +49,28 @@ class MachineType:
     image_family: str
 
 
-def _kind(
-    name: str, generation: str, chips: int, vcpus: int, memory_gib: int, threads_per_core: int = 0
-) -> MachineType:
-    return MachineType(
-        name,
-        generation,
-        chips,
-        vcpus,
-        memory_gib,
-        threads_per_core,
-        disk_type="pd-balanced" if generation == "v5p" else "hyperdisk-balanced",
-        nic_type="GVNIC",
-        image_family=_IMAGE_FAMILIES[generation],
-    )
-
-
 MACHINE_TYPES: dict[str, MachineType] = {
-    kind.name: kind
-    for kind in (
-        _kind("ct5p-hightpu-4t", "v5p", 4, 208, 448),
-        _kind("ct6e-standard-1t", "v6e", 1, 44, 176),
-        _kind("ct6e-standard-4t", "v6e", 4, 180, 720),
-        _kind("ct6e-standard-8t", "v6e", 8, 360, 1440, threads_per_core=1),
-        _kind("tpu7x-standard-4t", "tpu7x", 4, 224, 960),
+    shape.name: MachineType(
+        shape.name,
+        generation,
+        shape.chips,
+        shape.vcpus,
+        shape.memory_gib,
+        shape.threads_per_core,
+        disk_type=row.disk_type,
+        nic_type="GVNIC",
+        image_family=row.image_family,
     )
+    for generation, row in GENERATIONS.items()
+    for shape in row.machines
 }
-
-# The type of VM that a slice of several has, and the only ones with another number of chips.
-_OF_SLICES = {"v5p": "ct5p-hightpu-4t", "v6e": "ct6e-standard-4t", "tpu7x": "tpu7x-standard-4t"}
-_SINGLE = {"ct6e-standard-1t": "1x1", "ct6e-standard-8t": "2x4"}
-_ONE_VM = {"v6e-1": "ct6e-standard-1t", "v6e-8": "ct6e-standard-8t"}
+# The only topology of the types that form no slice of several VMs.
+_SINGLE = {
+    shape.name: shape.topology
+    for row in GENERATIONS.values()
+    for shape in row.machines
+    if shape.topology
+}
 
 
 # A list has a thousand instances of few types.
@@ -138,9 +119,12 @@ def shape_of(accelerator_type: str, topology: str = "") -> tuple[str, str]:
     A v6e-8 is one VM with eight chips, although two with four also form a 2x4.
     """
     known = parse(accelerator_type)
-    if known is None or known.generation not in _OF_SLICES:
+    if known is None or not GENERATIONS[known.generation].machines:
         return "", ""
     wanted = topology or known.topology
     if wanted not in topologies_of_type(known):
         return "", ""
-    return _ONE_VM.get(accelerator_type, _OF_SLICES[known.generation]), wanted
+    machines = GENERATIONS[known.generation].machines
+    of_slices = next(one for one in machines if not one.topology)
+    alone = (one for one in machines if one.topology and one.chips == known.chips)
+    return next(alone, of_slices).name, wanted

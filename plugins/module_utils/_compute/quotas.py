@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._tpu.accelerators import GENERATIONS
 from .slice_bodies import RESERVED
-
-_FAMILIES = {"v6e": "CT6E", "tpu7x": "TPU7X"}
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ def quotas_of(generation: str, tier: str) -> tuple[Quota, ...]:
     if tier in RESERVED:
         return ()
     preemptible = Quota(f"preemptible_tpu_{generation.removeprefix('tpu')}")
-    standard = Quota("tpus_per_tpu_family", _FAMILIES.get(generation, ""))
-    if generation == "v5p":
-        standard = Quota("tpu_v5p")
+    known = GENERATIONS.get(generation)
+    standard = Quota(*known.quota) if known else Quota("tpus_per_tpu_family")
     # Where the first is missing, flex-start uses the second.
     return {"spot": (preemptible,), "flex_start": (preemptible, standard)}.get(tier, (standard,))

@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._tpu.accelerators import GENERATIONS
+
 GOOGLE = "0x1ae0"
 # Google's network cards and disks have the same vendor; the PCI base class tells chips apart, also
 # those of future generations.
 NOT_A_CHIP = ("0x01", "0x02")
 
-GENERATIONS = {
-    "0x0027": "v3",
-    "0x005e": "v4",
-    "0x0062": "v5p",
-    "0x0063": "v5e",
-    "0x006f": "v6e",
-    "0x0076": "tpu7x",
-}
-# On v5e and later, start-up takes twice as long without transparent huge pages.
-BEFORE_HUGE_PAGES = frozenset({"v2", "v3", "v4"})
+_BY_DEVICE = {row.pci: name for name, row in GENERATIONS.items() if row.pci}
 
 
 @dataclass(frozen=True)
@@ -39,12 +32,13 @@ def is_chip(device: PciDevice) -> bool:
 def generation_of(devices: list[PciDevice]) -> str | None:
     """Return the generation; 'unknown' for a chip that is not listed here, None without chips."""
     chips = [device for device in devices if is_chip(device)]
-    return GENERATIONS.get(chips[0].device, "unknown") if chips else None
+    return _BY_DEVICE.get(chips[0].device, "unknown") if chips else None
 
 
 def wants_huge_pages(generation: str | None) -> bool:
     """Return whether this generation benefits from transparent huge pages."""
-    return generation is not None and generation not in BEFORE_HUGE_PAGES
+    known = GENERATIONS.get(generation or "")
+    return generation is not None and (known is None or known.huge_pages)
 
 
 def pci_devices(root: str = "/sys/bus/pci/devices") -> list[PciDevice]:

@@ -26,45 +26,151 @@ class AcceleratorType:
     topology: str
 
 
-API_ENUM = {
-    "v2": "V2",
-    "v3": "V3",
-    "v4": "V4",
-    "v5e": "V5LITE_POD",
-    "v5p": "V5P",
-    "v6e": "V6E",
-}
+@dataclass(frozen=True)
+class MachineShape:
+    """One machine type of Compute Engine."""
 
-# A generation's spelling in the name of a type, and how many of the name's units make a chip.
-PREFIXES = {
-    "v2": "v2",
-    "v3": "v3",
-    "v4": "v4",
-    "v5e": "v5litepod",
-    "v5p": "v5p",
-    "v6e": "v6e",
-    "tpu7x": "v7x",
-}
-CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5e": 1, "v5p": 2, "v6e": 1, "tpu7x": 2}
+    name: str
+    chips: int
+    vcpus: int
+    memory_gib: int
+    # What the request has to say; 0 if it need not say it.
+    threads_per_core: int = 0
+    # Of a type that forms no slice of several VMs, the one topology that it has.
+    topology: str = ""
 
-# "number in the name: topology". One VM holds four chips, unless stated otherwise below.
-_SIZES = {
-    "v2": "8:2x2 32:4x4 128:8x8 256:8x16 512:16x16",
-    "v3": "8:2x2 32:4x4 64:4x8 128:8x8 256:8x16 512:16x16 1024:16x32 2048:32x32",
-    "v4": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
-    "v5e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
-    "v5p": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
-    "v6e": "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16",
+
+@dataclass(frozen=True)
+class Generation:
+    """All that is to be known of one generation. Prices alone are elsewhere, for they change."""
+
+    # How its accelerator types spell it, and how many of the number in their names make a chip.
+    prefix: str
+    units_per_chip: int
+    # "number in the name: topology". One VM holds four chips, unless it is in `one_vm`.
+    sizes: str
+    one_vm: tuple[str, ...] = ()
+    # Larger slices are boxes of cubes of 4x4x4 chips; this is the largest number of cubes.
+    most_cubes: int = 0
+    # Its name in the Cloud TPU API; empty if that does not have it.
+    api_enum: str = ""
+    # The first is the default.
+    runtimes: tuple[str, ...] = ()
+    # On Compute Engine; the one without a topology forms slices of several VMs.
+    machines: tuple[MachineShape, ...] = ()
+    image_family: str = ""
+    disk_type: str = "hyperdisk-balanced"
+    # The metric of its standard quota there, and its family where the metric counts several.
+    quota: tuple[str, str] = ("tpus_per_tpu_family", "")
+    # The device id of its chips on the PCI bus; empty if it is not known.
+    pci: str = ""
+    # Whether start-up takes twice as long without transparent huge pages.
+    huge_pages: bool = True
+
+    @property
+    def apis(self) -> frozenset[str]:
+        """Return where it can be created: `tpu`, `compute`."""
+        there = {"tpu": self.api_enum, "compute": self.machines}
+        return frozenset(api for api, has in there.items() if has)
+
+
+_BEFORE_7X = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
+_SIZES_OF_V5E = "1:1x1 4:2x2 8:2x4 16:4x4 32:4x8 64:8x8 128:8x16 256:16x16"
+
+# A new generation is a row here; tests/unit/test_generations.py names what else has to know it.
+# The v4 base image also boots newer hardware, but lacks its drivers.
+GENERATIONS: dict[str, Generation] = {
+    "v2": Generation(
+        prefix="v2",
+        units_per_chip=2,
+        sizes="8:2x2 32:4x4 128:8x8 256:8x16 512:16x16",
+        api_enum="V2",
+        runtimes=("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha"),
+        huge_pages=False,
+    ),
+    "v3": Generation(
+        prefix="v3",
+        units_per_chip=2,
+        sizes="8:2x2 32:4x4 64:4x8 128:8x8 256:8x16 512:16x16 1024:16x32 2048:32x32",
+        api_enum="V3",
+        runtimes=("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha", "v2-alpha-pod"),
+        pci="0x0027",
+        huge_pages=False,
+    ),
+    "v4": Generation(
+        prefix="v4",
+        units_per_chip=2,
+        sizes="8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
+        most_cubes=32,
+        api_enum="V4",
+        runtimes=(
+            "tpu-ubuntu2204-base",
+            "tpu-vm-v4-base",
+            "v2-alpha-tpuv4",
+            "tpu-vm-v4-pt-2.0",
+        ),
+        pci="0x005e",
+        huge_pages=False,
+    ),
+    # Its machine types are listed on Compute Engine, and refused to everyone but GKE.
+    "v5e": Generation(
+        prefix="v5litepod",
+        units_per_chip=1,
+        sizes=_SIZES_OF_V5E,
+        one_vm=("v5litepod-8",),
+        api_enum="V5LITE_POD",
+        runtimes=("v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"),
+        pci="0x0063",
+    ),
+    "v5p": Generation(
+        prefix="v5p",
+        units_per_chip=2,
+        sizes="8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
+        most_cubes=96,
+        api_enum="V5P",
+        runtimes=("v2-alpha-tpuv5", "tpu-ubuntu2204-base"),
+        machines=(MachineShape("ct5p-hightpu-4t", 4, 208, 448),),
+        image_family=_BEFORE_7X,
+        disk_type="pd-balanced",
+        quota=("tpu_v5p", ""),
+        pci="0x0062",
+    ),
+    "v6e": Generation(
+        prefix="v6e",
+        units_per_chip=1,
+        sizes=_SIZES_OF_V5E,
+        one_vm=("v6e-8",),
+        api_enum="V6E",
+        runtimes=("v2-alpha-tpuv6e",),
+        machines=(
+            MachineShape("ct6e-standard-1t", 1, 44, 176, topology="1x1"),
+            MachineShape("ct6e-standard-4t", 4, 180, 720),
+            MachineShape("ct6e-standard-8t", 8, 360, 1440, threads_per_core=1, topology="2x4"),
+        ),
+        image_family=_BEFORE_7X,
+        quota=("tpus_per_tpu_family", "CT6E"),
+        pci="0x006f",
+    ),
     # https://docs.cloud.google.com/tpu/docs/tpu7x
-    "tpu7x": "8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4 128:4x4x4 256:4x4x8 512:4x8x8 1024:8x8x8 "
-    "2048:8x8x16 4096:8x16x16",
+    "tpu7x": Generation(
+        prefix="v7x",
+        units_per_chip=2,
+        sizes="8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4 128:4x4x4 256:4x4x8 512:4x8x8 1024:8x8x8 "
+        "2048:8x8x16 4096:8x16x16",
+        machines=(MachineShape("tpu7x-standard-4t", 4, 224, 960),),
+        image_family="ubuntu-accel-2404-amd64-tpu-tpu7x",
+        quota=("tpus_per_tpu_family", "TPU7X"),
+        pci="0x0076",
+    ),
 }
-# Larger v4 and v5p slices are boxes of cubes of 4x4x4 chips; this is the largest number of cubes.
-_CUBES = {"v4": 32, "v5p": 96}
+
+API_ENUM = {name: row.api_enum for name, row in GENERATIONS.items() if row.api_enum}
+PREFIXES = {name: row.prefix for name, row in GENERATIONS.items()}
+CORES_PER_CHIP = {name: row.units_per_chip for name, row in GENERATIONS.items()}
+RUNTIMES_BY_GENERATION = {name: row.runtimes for name, row in GENERATIONS.items() if row.runtimes}
+
 _CUBE_SIDE, _CUBE = 4, 64
 CHIPS_PER_VM = 4
-# Eight chips of v5e and v6e also fit into one VM, which is of a special kind.
-_ONE_VM = {"v5litepod-8", "v6e-8"}
 
 
 def _boxes(cubes: int) -> list[str]:
@@ -80,31 +186,21 @@ def _boxes(cubes: int) -> list[str]:
 
 def _table() -> dict[str, AcceleratorType]:
     table = {}
-    for generation, sizes in _SIZES.items():
+    for generation, row in GENERATIONS.items():
         boxes = [
-            f"{cubes * _CUBE * CORES_PER_CHIP[generation]}:{_boxes(cubes)[0]}"
-            for cubes in range(1, _CUBES.get(generation, 0) + 1)
+            f"{cubes * _CUBE * row.units_per_chip}:{_boxes(cubes)[0]}"
+            for cubes in range(1, row.most_cubes + 1)
         ]
-        for entry in [*sizes.split(), *boxes]:
+        for entry in [*row.sizes.split(), *boxes]:
             number, topology = entry.split(":")
-            name = f"{PREFIXES[generation]}-{number}"
-            chips = int(number) // CORES_PER_CHIP[generation]
-            workers = 1 if name in _ONE_VM else max(1, chips // CHIPS_PER_VM)
+            name = f"{row.prefix}-{number}"
+            chips = int(number) // row.units_per_chip
+            workers = 1 if name in row.one_vm else max(1, chips // CHIPS_PER_VM)
             table[name] = AcceleratorType(name, generation, chips, workers, topology)
     return table
 
 
 ACCELERATOR_TYPES: dict[str, AcceleratorType] = _table()
-
-# The first is the default. The v4 base image also boots newer hardware, but lacks its drivers.
-RUNTIMES_BY_GENERATION: dict[str, tuple[str, ...]] = {
-    "v2": ("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha"),
-    "v3": ("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha", "v2-alpha-pod"),
-    "v4": ("tpu-ubuntu2204-base", "tpu-vm-v4-base", "v2-alpha-tpuv4", "tpu-vm-v4-pt-2.0"),
-    "v5e": ("v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"),
-    "v5p": ("v2-alpha-tpuv5", "tpu-ubuntu2204-base"),
-    "v6e": ("v2-alpha-tpuv6e",),
-}
 
 
 def parse(name: str) -> AcceleratorType | None:
@@ -114,7 +210,7 @@ def parse(name: str) -> AcceleratorType | None:
 
 def topologies(kind: AcceleratorType) -> list[str]:
     """Return the topologies that a type can have, its own first."""
-    if kind.generation in _CUBES and kind.chips >= _CUBE:
+    if GENERATIONS[kind.generation].most_cubes and kind.chips >= _CUBE:
         return _boxes(kind.chips // _CUBE)
     return [kind.topology]
 

@@ -14,10 +14,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import
     chips_of,
     generation_of,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import API_ENUM
 
 ZONE = r"[a-z]+-[a-z]+\d+-[a-z]"
 EXAMPLE = "32 on-demand Cloud TPU v4 chips in zone us-central2-b"
-GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e")
+GENERATIONS = tuple(API_ENUM)
 
 _LINE = re.compile(
     r"(?P<number>\d+) (?P<tier>on[- ]demand|spot|preemptible|reserved) "

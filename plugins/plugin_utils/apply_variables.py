@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from ..module_utils._schema.values import VARIABLE_NAME
+
 _HERE = re.compile(r"\b(lookup|query|q|hostvars|groups|inventory_dir|playbook_dir)\b")
 _TEMPLATE = re.compile(r"\{\{|\{%")
 # Names with the same value for every host; and names whose value cannot be predicted.
@@ -64,7 +65,7 @@ def controllers_own(variables: Mapping[str, Any]) -> set[str]:
 def _mentioned(variables: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the words in the value of each variable that is a template."""
     return {
-        name: {word for text in strings(value) for word in _NAME.findall(text)}
+        name: {word for text in strings(value) for word in VARIABLE_NAME.findall(text)}
         for name, value in variables.items()
         if is_template(value)
     }
@@ -88,7 +89,7 @@ def made_of(value: Any, variables: Mapping[str, Any]) -> tuple[str, ...] | None:
     used: dict[str, Any] = {}
     left = [value]
     while left:
-        words = {word for text in strings(left.pop()) for word in _NAME.findall(text)}
+        words = {word for text in strings(left.pop()) for word in VARIABLE_NAME.findall(text)}
         if words & _NEVER_THE_SAME:
             return None
         for name in sorted(words & set(variables) - set(used) - _THE_SAME):
@@ -126,5 +127,5 @@ def _words(role: Path) -> set[str]:
     for folder in _READ:
         for path in (role / folder).rglob("*"):
             if path.is_file():
-                found.update(_NAME.findall(path.read_text(encoding="utf-8")))
+                found.update(VARIABLE_NAME.findall(path.read_text(encoding="utf-8")))
     return found

@@ -14,6 +14,7 @@ from typing import Any
 from ..module_utils._apply_agent.wish import given_of
 from ..module_utils._host.pinned import ENGINES
 from ..module_utils._roles.host_base.rules import PACKAGE
+from ..module_utils._schema.values import COMMIT
 from .apply_variables import strings
 from .role_specs import options_of
 
@@ -39,7 +40,6 @@ PACKAGES = {
 }
 # Tags with a special meaning in Ansible.
 _SEVERAL = frozenset({"all", "always", "never", "tagged", "untagged"})
-_SHA = re.compile(r"[0-9a-f]{40}")
 # Ansible's own variables; the host's Ansible sets them itself.
 _MAGIC = ("ansible_", "hostvars", "groups", "group_names", "inventory_", "playbook_dir", "role_")
 
@@ -164,7 +164,7 @@ def follows_elsewhere(trees: Any) -> bool:
     return any(
         isinstance(tree, Mapping)
         and tree.get("repo")
-        and not _SHA.fullmatch(str(tree.get("version", "")))
+        and not COMMIT.fullmatch(str(tree.get("version", "")))
         for tree in trees or ()
     )
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..module_utils._schema.values import VARIABLE_NAME
 from .apply_variables import is_template, strings
 from .apply_wish import Given
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A login in an address.
 _LOGIN = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
 # Made by our own playbooks, of which roles say nothing.
@@ -115,7 +115,7 @@ def _parts(option: Mapping[str, Any]) -> bool:
 
 
 def _words(value: Any) -> set[str]:
-    return {word for text in strings(value) if "{" in text for word in _WORD.findall(text)}
+    return {word for text in strings(value) if "{" in text for word in VARIABLE_NAME.findall(text)}
 
 
 def _made_of(words: set[str], closed: set[str], values: Mapping[str, Any]) -> set[str]:

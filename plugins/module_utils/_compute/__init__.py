@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compute Engine: machines with TPUs and groups of them, disks, firewall rules, project metadata.
 
-May import: _core, _google, _tpu, _wire.
+May import: _core, _google, _schema, _tpu, _wire.
 """

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import BadRequest, Refused
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, check_owner, require_owned
+from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
 from .._tpu.model import Node, basename, part_of
 from .._tpu.node_plan import Step
 from .._tpu.node_spec import DISK_MODES, SPEC_LABEL, as_disk
 
 DEFAULT_TYPE = "pd-balanced"
-NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-_LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}=[-_a-z0-9]{0,63}")
 # Sources of a disk's content; a disk without any of them is created empty.
 _SOURCES = ("sourceSnapshot", "sourceImage", "sourceDisk", "sourceInstantSnapshot")
 
@@ -42,7 +40,7 @@ class DiskSpec:
 
     def check(self) -> None:
         """Raise for impossible wishes, before any request."""
-        if not NAME.fullmatch(self.name):
+        if not NODE_NAME.fullmatch(self.name):
             raise BadRequest(
                 f"{self.name!r} is no name for a disk.",
                 remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",
@@ -51,7 +49,7 @@ class DiskSpec:
         for key, value in self.labels.items():
             if key.startswith(OWNER_LABEL):
                 raise BadRequest(f"The label {key} is set by this module; use the option owner.")
-            if not _LABEL.fullmatch(f"{key}={value}"):
+            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
                 raise BadRequest(
                     f"The label {key}={value} is not valid.",
                     remedy="Use lower case letters, digits, dashes and underscores, 63 at most.",

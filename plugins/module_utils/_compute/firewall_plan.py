@@ -12,6 +12,7 @@ from typing import Any
 
 from .._core.errors import BadRequest
 from .._core.ownership import check_owner, owner_in, with_owner, without_owner
+from .._schema.values import NODE_NAME
 from .._tpu.model import basename
 
 DEFAULT_NAME = "tpu-fleet-mosh"
@@ -20,7 +21,6 @@ PROTOCOL, FIRST_PORT, LAST_PORT = "udp", 60000, 61000
 ALL_PORTS = f"{FIRST_PORT}-{LAST_PORT}"
 # Networks larger than these do not belong to one user.
 SHORTEST_PREFIX = {4: 8, 6: 32}
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _suggestion(text: str) -> str:
 
 
 def _check_name(what: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
+    if not NODE_NAME.fullmatch(name):
         raise BadRequest(
             f"{name!r} is no name for a {what}.",
             remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import BadRequest, Refused
+from .._tpu.accelerators import GENERATIONS
 from .._tpu.model import Node, map_in, text_in
 from .._tpu.node_plan import Decision, Difference, Subject, decide_about, plan
 from .._tpu.node_spec import NodeSpec
@@ -21,6 +22,8 @@ from .._tpu.workers import node_facts
 from .groups import FAILED, UNDECIDED, WAITING, Seen, leftovers, slice_nodes, slice_requests
 from .machine_types import shape_of
 from .slice_bodies import Shape
+
+_HERE = ", ".join(row.prefix for row in GENERATIONS.values() if row.machines)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def _shape(params: Mapping[str, Any], valid_for: float | None) -> Shape | None:
             raise BadRequest(
                 f"accelerator_type is {accelerator_type!r}{asked}, which Compute Engine does not "
                 "have.",
-                remedy="Use one of v5p, v6e or v7x, or tpu.fleet.tpu_vm for older TPUs.",
+                remedy=f"Use one of {_HERE}, or tpu.fleet.tpu_vm for older TPUs.",
             )
     if not kind:
         return None

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Errors and their remedies, marks of owners, waiting, and parsing of workers' answers.
 
-May import: nothing.
+May import: _schema.
 """

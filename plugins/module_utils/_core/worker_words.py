@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass, field, replace
 from re import Pattern
 from typing import Any, NoReturn, TypeVar
 
+from .._schema.values import DEPLOY_KEY_NAME, ENTRY_NAME
+
 _T = TypeVar("_T")
 TEXT = 500
 """Maximum characters of a displayed text."""
@@ -38,12 +40,10 @@ LAST_TIME = 2.2e11
 """A time in the year 8941: later ones cannot be written as dates."""
 
 # Valid names of a run. The role training_run has the same rule.
-RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}|")
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}")
 SERVICE = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
-KEY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 PUBLIC_KEY = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,8192}={0,2}( [^\x00-\x1f\x7f]*)?")
 ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}|")
 URL_PATH = re.compile(r"/[A-Za-z0-9._~/%-]{0,255}")
@@ -410,7 +410,7 @@ def run_status(words: Words) -> RunStatus:
     An invalid value gives a status in the state REFUSED. Only an invalid name, which no user but
     root can write, refuses the answer.
     """
-    name = words.word("run", RUN)
+    name = words.word("run", ENTRY_NAME)
     try:
         return _whole_status(words)
     except AnswerError as error:
@@ -439,7 +439,7 @@ def _or(default: _T, read: Callable[[], _T]) -> _T:
 def _whole_status(words: Words) -> RunStatus:
     queue = words.object("queue", {})
     return RunStatus(
-        run=words.word("run", RUN),
+        run=words.word("run", ENTRY_NAME),
         user=words.word("user", USER, "") if words.value.get("user") else "",
         state=words.word("state", WORD, "") if words.value.get("state") else "",
         attempt=words.number("attempt", default=0),
@@ -686,7 +686,7 @@ def piece(worker: str, line: bytes, most: int) -> Piece:
         bytes=words.number("bytes", 0, most, 0),
         at=None if at is None else _place(words, at),
         run=None if run is None else _announced(words.object("run")),
-        none=None if words.value.get("none") is None else words.words("none", RUN, 1000),
+        none=None if words.value.get("none") is None else words.words("none", ENTRY_NAME, 1000),
         end=None if words.value.get("end") is None else words.word("end", _MAYBE_WORD),
         error=None if words.value.get("error") is None else words.text("error"),
         remedy=words.text("remedy"),
@@ -798,7 +798,7 @@ def left_by_run(worker: str, answer: str | bytes) -> LeftByRun:
             raise AnswerError(worker, name, path, "a path inside of a folder")
         found.append(Left(to, base, path))
     return LeftByRun(
-        words.words("runs", RUN),
+        words.words("runs", ENTRY_NAME),
         words.word("user", USER),
         rsync,
         tuple(found),
@@ -837,7 +837,7 @@ def _git_users(words: Words) -> dict[str, Any]:
 
 
 def _keys(words: Words) -> dict[str, Words]:
-    return words.object("keys", {}).named(KEY_NAME, 100)
+    return words.object("keys", {}).named(DEPLOY_KEY_NAME, 100)
 
 
 def _public(words: Words) -> dict[str, str]:
@@ -907,7 +907,7 @@ def _compare(words: Words) -> dict[str, Any]:
     if not words.value:
         return {}
     venvs, code = words.object("venvs", {}), words.object("code", {})
-    runs = words.object("runs", {}).named(RUN, 1000)
+    runs = words.object("runs", {}).named(ENTRY_NAME, 1000)
     return {
         "venvs": {
             name: {
@@ -1027,7 +1027,7 @@ def _applied_event(words: Words) -> dict[str, Any]:
 
 def _run_change(words: Words) -> dict[str, Any]:
     return {
-        "run": words.word("run", RUN),
+        "run": words.word("run", ENTRY_NAME),
         "does": words.word("does", re.compile(r"started|restarted|stopped")),
         "why": list(words.texts("why", 50)),
         "note": words.text("note"),

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Google's other APIs around the TPUs: services, service accounts, storage.
 
-May import: _core, _wire, _tpu.
+May import: _core, _schema, _tpu, _wire.
 """

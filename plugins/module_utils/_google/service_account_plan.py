@@ -11,6 +11,7 @@ from typing import Any
 
 from .._core.errors import BadRequest
 from .._core.ownership import check_owner
+from .._schema.values import BUCKET_NAME
 
 DEFAULT_ID = "tpu-fleet"
 DEFAULT_TEXT = "TPU VMs of the fleet"
@@ -19,7 +20,6 @@ LEAST_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 BUCKET_ROLES = {"read": "roles/storage.objectViewer", "write": "roles/storage.objectUser"}
 _ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ROLE = re.compile(r"(roles|(projects|organizations)/[^/]+/roles)/[\w.]+")
-_BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class AccountSpec:
             require_narrow(role)
         names = [name for name, _access in self.buckets]
         for name in names:
-            if not _BUCKET.fullmatch(name):
+            if not BUCKET_NAME.fullmatch(name):
                 raise BadRequest(
                     f"{name!r} is no name for a bucket.", remedy="Write it without gs://."
                 )

@@ -18,6 +18,11 @@ LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Runs, shares, code trees and sets of secrets, which are also names of files.
+ENTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+DEPLOY_KEY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
 # Time spans as in systemd.time(7).
 TIME_SPAN = re.compile(r"(\d+ ?(s|sec|m|min|h|hr|d|day|days|w|week|weeks)? ?)+")
 ZONE_REMEDY = "Zones look like us-central2-b"

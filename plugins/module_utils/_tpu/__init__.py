@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Cloud TPU API: nodes, queued resources, their workers, and plans for one of them.
 
-May import: _core, _wire.
+May import: _core, _schema, _wire.
 """

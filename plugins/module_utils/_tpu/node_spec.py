@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from .._core.errors import BadRequest
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
-from .accelerators import API_ENUM, RUNTIMES_BY_GENERATION, default_runtime, parse, runtime_fits
+from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
+from .accelerators import (
+    API_ENUM,
+    PREFIXES,
+    RUNTIMES_BY_GENERATION,
+    default_runtime,
+    parse,
+    runtime_fits,
+)
 from .versions import api_version_of
 
 SPEC_LABEL = "tpu-fleet-spec"
@@ -25,10 +33,6 @@ DISK_MODES = {"read_write": "READ_WRITE", "read_only": "READ_ONLY"}
 SSH_KEYS = "ssh-keys"
 STARTUP_SCRIPT = "startup-script"
 GUEST_ATTRIBUTES = "enable-guest-attributes"
-
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-_LABEL_KEY = re.compile(r"[a-z][-_a-z0-9]{0,62}")
-_LABEL_VALUE = re.compile(r"[-_a-z0-9]{0,63}")
 
 
 class DataDisk(NamedTuple):
@@ -125,7 +129,7 @@ class NodeSpec:
 
     def check(self) -> None:
         """Raise BadRequest for values that every zone would refuse, before any request."""
-        if not _NAME.fullmatch(self.name):
+        if not NODE_NAME.fullmatch(self.name):
             raise BadRequest(
                 f"{self.name!r} is not a valid name for a TPU node.",
                 remedy="Use at most 63 lower case letters, digits and dashes, with a letter first.",
@@ -133,12 +137,12 @@ class NodeSpec:
         for key, value in self.labels.items():
             if key in (OWNER_LABEL, SPEC_LABEL):
                 raise BadRequest(f"The label {key} is set by this module; use the option owner.")
-            if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
                 raise BadRequest(
                     f"The label {key}={value} is not valid.",
                     remedy="Use at most 63 lower case letters, digits, dashes and underscores.",
                 )
-        if self.owner is not None and not (self.owner and _LABEL_VALUE.fullmatch(self.owner)):
+        if self.owner is not None and not (self.owner and LABEL_VALUE.fullmatch(self.owner)):
             raise BadRequest(
                 f"The owner {self.owner!r} is not a valid label value.",
                 remedy="Use lower case letters, digits, dashes and underscores.",
@@ -239,17 +243,7 @@ class NodeSpec:
             return self.accelerator_type
         generations = {enum: generation for generation, enum in API_ENUM.items()}
         generation = generations.get(self.accelerator_version or "", "")
-        return _SAMPLE_TYPES.get(generation, "")
-
-
-_SAMPLE_TYPES = {
-    "v2": "v2-8",
-    "v3": "v3-8",
-    "v4": "v4-8",
-    "v5e": "v5litepod-8",
-    "v5p": "v5p-8",
-    "v6e": "v6e-8",
-}
+        return f"{PREFIXES[generation]}-8" if generation else ""
 
 
 def merge_keys(lines: Iterable[str], added: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
     DEFAULT_OWNER,
     check_owner,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RUN, shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notices import PREEMPTED
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
     GitHubError,
@@ -30,7 +30,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     GRANT_TIERS,
     Problem,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME, public_key
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import ACCELERATOR_TYPES
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import destination
 
@@ -575,7 +575,7 @@ class Interview:
         place = Path(os.path.normpath(self._inventory / folder)) if folder else None
         self.note(
             code=Code(
-                name if RUN.fullmatch(name) else "code",
+                name if ENTRY_NAME.fullmatch(name) else "code",
                 repo,
                 folder,
                 bool(place and framework != "none" and (place / "requirements.txt").is_file()),

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RUN
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import make_room
 
 from ..show.output import Tagged, colours_here, exit_code, problems
@@ -43,7 +43,7 @@ def moment(context: click.Context, option: click.Parameter, value: str | None) -
 
 def checked_name(context: click.Context, option: click.Parameter, name: str) -> str:
     """Refuse an invalid name of a run."""
-    if not RUN.fullmatch(name):
+    if not ENTRY_NAME.fullmatch(name):
         raise click.BadParameter("The name of a run has letters, digits, - and _.", context, option)
     return name
 

@@ -11,9 +11,9 @@ from typing import Any
 from ..._host.mounts import UNDONE_BY
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import absolute, at_least, known, twice_on_a_slice
+from ..._schema.values import BUCKET_NAME
 
 BUCKETS = "bucket_mount_buckets"
-BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
 MODE = re.compile(r"0?[0-7]{3}")
 
 
@@ -35,7 +35,7 @@ def check_bucket_mount(data: Mapping[str, Any]) -> list[Problem]:
 def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
     problems = absolute(field, entry, "path") + absolute(field, entry, "cache_dir")
     name = text_of(entry, "bucket")
-    if name and not BUCKET.fullmatch(name):
+    if name and not BUCKET_NAME.fullmatch(name):
         remedy = "Write its name alone, without gs:// and folders"
         problems.append(Problem(f"{field}.bucket", name, "is not the name of a bucket", remedy))
     if text_of(entry, "path") == "/":

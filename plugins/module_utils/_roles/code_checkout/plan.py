@@ -12,11 +12,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..._core.worker_words import shown
+from ..._schema.values import ENTRY_NAME
 from ..git_access import address
 
 RECORDS = "/var/lib/tpu-fleet/code"
 ROOT = "/opt/tpu-fleet/code"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
@@ -77,7 +77,7 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return (key, message, remedy) for each problem of a tree; no message has a password."""
     found = []
     name = str(entry.get("name") or "")
-    if not NAME.fullmatch(name):
+    if not ENTRY_NAME.fullmatch(name):
         found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
     dest = entry.get("dest")
     if dest and (not str(dest).startswith("/") or ".." in str(dest).split("/") or dest == "/"):

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from ..._schema.values import ENTRY_NAME, VARIABLE_NAME
+
 GOOGLE = re.compile(
     r"(projects/[a-z0-9][a-z0-9.:-]*/secrets/)?[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]+)?"
 )
@@ -92,13 +92,13 @@ class SecretSet:
 def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return (key, message, remedy) for each problem of a declared set."""
     found = []
-    if not NAME.fullmatch(str(entry.get("name") or "")):
+    if not ENTRY_NAME.fullmatch(str(entry.get("name") or "")):
         found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
     found += _preset_problems(entry)
     sources = [entry.get("variables"), entry.get("google_secrets")]
     for key, names in zip(("variables", "google_secrets"), sources, strict=True):
         for name, value in _pairs(names):
-            if not VARIABLE.fullmatch(name):
+            if not VARIABLE_NAME.fullmatch(name):
                 message = "is not the name of an environment variable"
                 remedy = "Use letters, digits and _, without a digit first"
                 found.append((f"{key}.{name}", message, remedy))

@@ -14,7 +14,6 @@ from ..._schema.refs import hides_a_name, known, known_user, names_of, user_reme
 from .servers import PUBLIC_HOSTS
 
 KEYS, IDENTITIES, HOSTS = "git_access_keys", "git_access_identities", "git_access_hosts"
-KEY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 SETTING = re.compile(r"[A-Za-z][A-Za-z0-9-]*\.([^\n]*\.)?[A-Za-z][A-Za-z0-9-]*")
@@ -37,7 +36,7 @@ def check_git_access(data: Mapping[str, Any]) -> list[Problem]:
 def _check_key(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
     problems = []
     name = text_of(entry, "name")
-    if name and not KEY_NAME.fullmatch(name):
+    if name and not rules.DEPLOY_KEY_NAME.fullmatch(name):
         remedy = "Use a-z, 0-9, - and _, at most 32 characters, because it is part of a file name"
         problems.append(Problem(f"{field}.name", name, "is not a name for a key", remedy))
     for index, user in texts_of(entry, "users"):

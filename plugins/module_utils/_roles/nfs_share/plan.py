@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..._host.mounts import GUARDS
+from ..._schema.values import ENTRY_NAME
 
 MARK = "# Managed by tpu.fleet (role nfs_share)."
 UNITS = "/etc/systemd/system"
@@ -22,7 +23,6 @@ MASKED = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service", "rpc-statd-n
 # File handles must stay valid after a reboot, and on a disk that was formatted again.
 _FSID = uuid.UUID("7a1c1f5e-3a86-4b5b-9d4c-6f2f0f4f9d11")
 
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$")
 SERVER = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]+)$")
 MODE = re.compile(r"^[0-7]{3,4}$")
@@ -94,7 +94,11 @@ def problems_of(share: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return (key, message, remedy) for each problem of a declared share."""
     found = []
     rules = {
-        "name": (NAME, "is not a name for a share", "Use letters, digits, dash and underscore"),
+        "name": (
+            ENTRY_NAME,
+            "is not a name for a share",
+            "Use letters, digits, dash and underscore",
+        ),
         "path": (PATH, "is not a folder", "Write an absolute path without spaces, not / itself"),
         "export_path": (PATH, "is not a folder", "Write an absolute path without spaces, not /"),
         "server": (SERVER, "is not an address", "Write an IP address or a host name"),

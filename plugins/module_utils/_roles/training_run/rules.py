@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..._core.worker_words import RUN
 from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import in_its_slice, known, known_user
+from ..._schema.values import ENTRY_NAME
 from ..env_secrets.rules import check_uses
 from ..whose import TREES, VENVS, check_code_of
 
@@ -31,7 +31,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
     problems = duplicates(data, "training_run_runs", "name", "Give each run its own name")
     for field, entry in entries(data, "training_run_runs"):
         name = text_of(entry, "name")
-        if name and not RUN.fullmatch(name):
+        if name and not ENTRY_NAME.fullmatch(name):
             remedy = "Use at most 63 letters, digits, - and _, with a letter or digit first"
             problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
         for index, wanted in texts_of(entry, "slices"):

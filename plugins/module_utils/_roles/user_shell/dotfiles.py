@@ -14,7 +14,6 @@ import filecmp
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ from typing import Any
 
 from ..._host.as_user import UserError, read_plain
 from ..._host.unpack import Unfit, link_target, unpack
+from ..._schema.values import COMMIT
 
 KEEP = ".local/share/tpu-fleet"
 # Files for the repository and not for a home.
@@ -169,7 +169,7 @@ class Dotfiles:
         wish = self.wish
         there = (self.place / ".git").is_dir() and not self.place.is_symlink()
         has = self._git("rev-parse", "HEAD", folder=self.place) if there else ""
-        if there and re.fullmatch("[0-9a-f]{40}", wish.version) and has == wish.version:
+        if there and COMMIT.fullmatch(wish.version) and has == wish.version:
             return has
         try:
             wanted = self._resolve()
@@ -211,7 +211,7 @@ class Dotfiles:
     def _resolve(self) -> str:
         """Return the commit that the version means in the repository."""
         version = self.wish.version
-        if re.fullmatch("[0-9a-f]{40}", version):
+        if COMMIT.fullmatch(version):
             return version
         names = ["HEAD"]
         if version != "HEAD":

@@ -10,11 +10,11 @@ from typing import Any
 
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import known, known_user
+from ..._schema.values import COMMIT
 from ..git_access import address
 
 PEOPLE = "user_shell_people"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]*")
-_ID = re.compile(r"[0-9a-f]{40}")
 
 
 def check_user_shell(data: Mapping[str, Any]) -> list[Problem]:
@@ -46,7 +46,7 @@ def check_user_shell(data: Mapping[str, Any]) -> list[Problem]:
 def _check_ids(data: Mapping[str, Any]) -> Iterable[Problem]:
     for key in ("user_shell_ohmyzsh_commit", "user_shell_ohmyzsh_tree"):
         value = text_of(data, key)
-        if value and not _ID.fullmatch(value):
+        if value and not COMMIT.fullmatch(value):
             remedy = "Write all 40 digits, as git rev-parse COMMIT and COMMIT^{tree} print them"
             yield Problem(key, value, "is not a git object id", remedy)
     if text_of(data, "user_shell_ohmyzsh_commit") and not text_of(data, "user_shell_ohmyzsh_tree"):

@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-CLOUDS = (ROOT / "src" / "tpu_fleet" / "cloud", ROOT / "local_cloud")
+CLOUD = ROOT / "local_cloud" / "src" / "tpu_local_cloud"
 TPU, COMPUTE = "tpu", "compute"
 # What Google has not published.
 NO_PRICE = {"tpu7x"}
@@ -25,16 +25,11 @@ NO_PCI = {"v2"}
 NO_MACHINE_TYPE = {"v2"}
 # Of the local cloud: the file, what it says of a generation, and of those of which API.
 IN_THE_CLOUD = (
-    ("catalog.py", "the zones that have it", (TPU, COMPUTE)),
-    ("compute_quota.py", "its quotas on Compute Engine", (COMPUTE,)),
+    ("model/shared/catalog.py", "the zones that have it", (TPU, COMPUTE)),
+    ("model/compute/quota.py", "its quotas on Compute Engine", (COMPUTE,)),
     ("errors.py", "its quota in errors of the Cloud TPU API", (TPU,)),
-    ("metadata.py", "the machine type that its metadata names", (TPU,)),
+    ("serve/metadata.py", "the machine type that its metadata names", (TPU,)),
 )
-
-
-def files_of_the_cloud(name: str) -> list[Path]:
-    """Return the files of a name in which the local cloud can say it."""
-    return [path for cloud in CLOUDS for path in cloud.rglob(name) if "tests" not in path.parts]
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
@@ -64,9 +59,6 @@ def test_it_has_a_price(name: str) -> None:
 @pytest.mark.parametrize("name", GENERATIONS)
 @pytest.mark.parametrize(("file", "what", "apis"), IN_THE_CLOUD)
 def test_the_local_cloud_has_it(name: str, file: str, what: str, apis: tuple[str, ...]) -> None:
-    has_none = file == "metadata.py" and name in NO_MACHINE_TYPE
-    if has_none or not GENERATIONS[name].apis & set(apis):
-        return
-    files = files_of_the_cloud(file)
-    assert files, f"no file of the local cloud is called {file}"
-    assert any(f'"{name}"' in path.read_text() for path in files), f"{file} lacks {what}"
+    has_none = file == "serve/metadata.py" and name in NO_MACHINE_TYPE
+    if not has_none and GENERATIONS[name].apis & set(apis):
+        assert f'"{name}"' in (CLOUD / file).read_text(), f"{file} lacks {what}"

@@ -25,6 +25,7 @@ from .._tpu.model import Node, Operation, basename
 from .._tpu.node_apply import StepApplier, outcome, result_of
 from .._tpu.node_plan import CHANGING, Decision, Step, changeable
 from .._tpu.node_spec import SPEC_LABEL
+from .._tpu.nodes import NODE_POLL
 from .groups import FAILED, waiting_until
 from .instance import node_raw, shown
 from .slice_bodies import Shape, slice_bodies
@@ -32,7 +33,6 @@ from .slice_patch import patch_slice
 from .slice_plan import Sight, Wanted, decide, sight_of
 from .slices import ComputeSlices
 
-SLICE_POLL = Backoff(first=2.0, factor=1.5, most=20.0)
 # How many looks may pass before what was made is visible.
 LOOKS = 8
 STOPPED = ("STOPPED", "PREEMPTED", "TERMINATED")
@@ -43,7 +43,7 @@ def settle(
     wanted: Wanted,
     params: Mapping[str, Any],
     check: bool,
-    poll: Backoff = SLICE_POLL,
+    poll: Backoff = NODE_POLL,
 ) -> dict[str, Any]:
     """Make the slice what is wanted, or say what that would take; return a module's result."""
     applier = Applier(slices, wanted, float(params["wait_timeout"]), poll)
@@ -72,7 +72,7 @@ class Applier(StepApplier[Sight]):
         slices: ComputeSlices,
         wanted: Wanted,
         timeout: float = 1800.0,
-        poll: Backoff = SLICE_POLL,
+        poll: Backoff = NODE_POLL,
     ) -> None:
         super().__init__(slices.clock, timeout, poll)
         self.slices = slices

@@ -46,11 +46,11 @@ KEX = "curve25519-sha256"
 ASYNCSSH = """
 import asyncio, sys
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings, fan_out
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import read_fleet
+from tpu_fleet.workers.ask import known_fleet
 
 async def main():
     settings = Settings(kex="cheap", connects_per_second=1e6)
-    targets = read_fleet(sys.argv[1]).targets.values()
+    targets = known_fleet(False).fleet.targets.values()
     return [result.ok async for result in fan_out(targets, "true", settings=settings)]
 
 sys.exit(0 if all(asyncio.run(main())) else 1)
@@ -109,7 +109,7 @@ class Pod(Fleet):
         rows: dict[str, Callable[[], Cost]] = {}
         if "ssh" in contenders:
             rows["ssh (OpenSSH)"] = self.openssh()
-            rows["ssh (asyncssh)"] = self.command([PYTHON, "-c", ASYNCSSH, self.ssh_config])
+            rows["ssh (asyncssh)"] = self.command([PYTHON, "-c", ASYNCSSH])
         if "gcloud" in contenders:
             rows["gcloud"] = self.gcloud()
             # Its first call makes an account on each host: a change that the next apply sees.

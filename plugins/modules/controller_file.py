@@ -37,10 +37,10 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Write the ssh configuration
+- name: Write the targets of Prometheus
   tpu.fleet.controller_file:
-    dest: ~/.local/state/tpu-fleet/ssh_config
-    content: "{{ lookup('ansible.builtin.template', 'ssh_config.j2') }}"
+    dest: /etc/prometheus/tpu.json
+    content: "{{ targets | to_json }}"
 """
 
 RETURN = r"""

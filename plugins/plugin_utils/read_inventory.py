@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +27,12 @@ from ansible.vars.manager import VariableManager
 
 from ..module_utils._ansible.options import spec_of
 from ..module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE
-from .fleet_options import options_of, params_of, said_of
-from .ssh_targets import Fleet, SshConfigError, Target, target_by
+from .check_variables import check_variables
+from .fleet_options import Template, options_of, params_of, said_of
+from .ssh_targets import Fleet, SshConfigError, target_by
 from .variable_files import UNREAD
+from .watch_settings import watch_settings
+from .worker_list import Variable, groups_of, write_files
 
 
 class InventoryError(RuntimeError):
@@ -45,8 +49,8 @@ class Inventory:
     sources: Sequence[str]
 
     @classmethod
-    def read(cls, sources: Sequence[str], folder: Path) -> Inventory:
-        """Read the sources of an inventory, as from a folder."""
+    def read(cls, sources: Sequence[str], folder: Path, fresh: bool = False) -> Inventory:
+        """Read the sources of an inventory, as from a folder; if fresh, not from a cache."""
         _find_plugins()
         loader = DataLoader()
         loader.set_basedir(str(folder))
@@ -54,7 +58,7 @@ class Inventory:
         try:
             _take_vault_secrets(loader)
             with contextlib.redirect_stderr(said):
-                hosts = InventoryManager(loader=loader, sources=list(sources))
+                hosts = InventoryManager(loader=loader, sources=list(sources), cache=not fresh)
         except AnsibleError as error:
             # The reason is only in what Ansible prints about each plugin that it tried.
             raise InventoryError(f"{said.getvalue()}{error}") from error
@@ -80,12 +84,33 @@ class Inventory:
 
     def fleet(self) -> Fleet:
         """Return the usable workers, and how ssh reaches them."""
-        targets = {host.name: self._target(host) for host in self._in(GROUP_USABLE)}
-        groups = {
-            name: tuple(host.name for host in group.get_hosts())
-            for name, group in self._hosts.groups.items()
-        }
-        return Fleet(targets, groups, tuple(self.sources))
+        return self._fleet(self._usable())
+
+    def write_files(self) -> tuple[Path, Fleet]:
+        """Write the ssh configuration and the list of workers; return its path and the workers."""
+        variables, template = self._of_controller()
+        hosts = self._usable()
+        fleet = self._fleet(hosts)
+        try:
+            return write_files(variables, template, hosts, fleet).path, fleet
+        except (AnsibleError, OSError, ValueError) as error:
+            raise InventoryError(str(error)) from error
+
+    def key_file(self) -> Path:
+        """Return the private key with which workers are logged in to."""
+        variables, template = self._of_controller()
+        return Path(str(template(variables.get("fleet_ssh_private_key_file", "")))).expanduser()
+
+    def watched(self) -> dict[str, Any]:
+        """Return what the watcher needs of the fleet file, after a check of all of it."""
+        variables, template = self._of_controller()
+        try:
+            checked = check_variables(variables, template, self._loader)
+            if checked.refusal:
+                raise InventoryError(checked.refusal)
+            return {**watch_settings(variables, template), "inventory": list(self.sources)}
+        except AnsibleError as error:
+            raise InventoryError(str(error)) from error
 
     def variable(self, host: str, name: str) -> Any:
         """Return what the inventory plugin says about a host; None if it says nothing."""
@@ -97,8 +122,7 @@ class Inventory:
 
         `declared` has the variable of each option.
         """
-        variables = self._variables.get_vars(host=self._hosts.get_host("localhost"))
-        template = Templar(loader=self._loader, variables=variables).template
+        variables, template = self._of_controller()
         try:
             return params_of(said_of(variables, template, (), **declared), spec_of(documentation))
         except AnsibleError as error:
@@ -106,8 +130,7 @@ class Inventory:
 
     def planned(self) -> dict[str, Any]:
         """Return the options of the module fleet that the fleet file says."""
-        variables = self._variables.get_vars(host=self._hosts.get_host("localhost"))
-        template = Templar(loader=self._loader, variables=variables).template
+        variables, template = self._of_controller()
         try:
             said = said_of(variables, template, ("project", "api_endpoint", "state_dir"))
             file = (
@@ -117,17 +140,34 @@ class Inventory:
         except AnsibleError as error:
             raise InventoryError(str(error)) from error
 
+    def _of_controller(self) -> tuple[dict[str, Any], Template]:
+        """Return the variables of this computer, and what fills in their templates."""
+        variables = self._variables.get_vars(host=self._hosts.get_host("localhost"))
+        variables["ansible_inventory_sources"] = list(self.sources)
+        return variables, Templar(loader=self._loader, variables=variables).template
+
+    def _usable(self) -> dict[str, Variable]:
+        return {host.name: self._variable_of(host) for host in self._in(GROUP_USABLE)}
+
+    def _variable_of(self, host: Host) -> Variable:
+        variables = self._variables.get_vars(host=host, include_hostvars=False)
+        template = Templar(loader=self._loader, variables=variables).template
+        return lambda name: template(variables.get(name))
+
+    def _fleet(self, hosts: Mapping[str, Variable]) -> Fleet:
+        groups = {
+            name: [host.name for host in group.get_hosts()]
+            for name, group in self._hosts.groups.items()
+        }
+        try:
+            targets = {name: target_by(name, variable) for name, variable in hosts.items()}
+        except (AnsibleError, SshConfigError) as error:
+            raise InventoryError(str(error)) from error
+        return Fleet(targets, groups_of(groups), tuple(map(os.path.realpath, self.sources)))
+
     def _in(self, group: str) -> list[Host]:
         found = self._hosts.groups.get(group)
         return list(found.get_hosts()) if found else []
-
-    def _target(self, host: Host) -> Target:
-        variables = self._variables.get_vars(host=host, include_hostvars=False)
-        template = Templar(loader=self._loader, variables=variables).template
-        try:
-            return target_by(host.name, lambda name: template(variables.get(name)))
-        except (AnsibleError, SshConfigError) as error:
-            raise InventoryError(str(error)) from error
 
 
 def _find_plugins() -> None:

@@ -1,17 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read an ssh configuration that this collection wrote, all hosts of it in one pass.
+"""Understand how Ansible reaches a host, from its variables, for connections without ssh.
 
-asyncssh can read such files, but one host at a time and the whole file for each: a minute of CPU
-for 1,000 workers. What is understood here is what templates/ssh_config.j2 writes: a block for each
-host, by its name. What would change whom we trust or how a host is reached, and is not understood,
-is an error and never passed over.
+An option that would change which host key is trusted or how a host is reached, and that is not
+understood here, is an error and never ignored.
 """
 
 from __future__ import annotations
 
 import getpass
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +48,7 @@ ADD_UP = frozenset({"identityfile"})
 
 
 class SshConfigError(ValueError):
-    """A configuration that cannot be followed; the message names file, line and remedy."""
+    """Variables of a host that cannot be followed; the message names host, option and remedy."""
 
 
 @dataclass(frozen=True)
@@ -76,24 +73,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What the file says: the hosts in its order, and what ssh itself does not read."""
+    """The usable workers, and the groups of all workers."""
 
     targets: Mapping[str, Target]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inventory: tuple[str, ...] = ()
-    """The sources of the inventory that it was made from: two fleets may share a computer."""
-
-
-def read_fleet(path: str | Path) -> Fleet:
-    """Read such a file."""
-    return parse_fleet(Path(path).read_text(encoding="utf-8"), str(path))
-
-
-def parse_fleet(text: str, source: str = "ssh_config") -> Fleet:
-    """Understand the text of such a file."""
-    targets = {name: _target(name, told, source) for name, told in _hosts(text, source).items()}
-    groups, inventory = _remarks(text)
-    return Fleet(targets, groups, inventory)
+    """The sources of the inventory that it was read from."""
 
 
 def target_by(name: str, variable: Callable[[str], Any]) -> Target:
@@ -127,45 +112,14 @@ def target_of(
         option = option.strip().lower()
         if option in REFUSED:
             raise SshConfigError(f"ssh's {option} of {name} is not understood here. Take it out.")
-        _note(told, option, [value] if option in WHOLE_LINE else _words(value))
-    return _target(name, told, "ansible_ssh_common_args")
-
-
-def _hosts(text: str, source: str) -> dict[str, dict[str, list[str]]]:
-    """Return the options of each host."""
-    hosts: dict[str, dict[str, list[str]]] = {}
-    told: dict[str, list[str]] | None = None
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        option, _blank, rest = line.partition(" ")
-        option = option.lower()
         try:
-            values = [rest] if option in WHOLE_LINE else _words(rest)
+            values = [value] if option in WHOLE_LINE else _words(value)
         except ValueError as error:
-            raise SshConfigError(f"{source}, line {number}: {error}") from error
+            raise SshConfigError(f"{name}: ssh's {option}: {error}") from error
         if not values or not values[0]:
-            raise SshConfigError(f"{source}, line {number}: {option} has no value.")
-        if option in REFUSED:
-            raise SshConfigError(
-                f"{source}, line {number}: {option} is not understood here. Take it out."
-            )
-        if option == "host":
-            if len(values) > 1 or set(rest) & set("*?!") or rest in hosts:
-                raise SshConfigError(
-                    f"{source}, line {number}: Host {rest} is not one host, or named twice. "
-                    "Write a block for each."
-                )
-            told = hosts[rest] = {}
-        elif told is None:
-            raise SshConfigError(
-                f"{source}, line {number}: {option} stands before the first Host. "
-                "Write it into the block of each host."
-            )
-        else:
-            _note(told, option, values)
-    return hosts
+            raise SshConfigError(f"{name}: ssh's {option} has no value.")
+        _note(told, option, values)
+    return _target(name, told)
 
 
 def _note(told: dict[str, list[str]], option: str, values: list[str]) -> None:
@@ -181,24 +135,24 @@ def _words(rest: str) -> list[str]:
     return shlex.split(rest) if set(rest) & set("\"'\\") else rest.split()
 
 
-def _target(name: str, told: Mapping[str, list[str]], source: str) -> Target:
+def _target(name: str, told: Mapping[str, list[str]]) -> Target:
     def first(option: str, default: str = "") -> str:
         return told.get(option, [default])[0]
 
     try:
         port = int(first("port", "22"))
     except ValueError as error:
-        raise SshConfigError(f"{source}: the port of {name} is no number.") from error
+        raise SshConfigError(f"The port of {name} is no number.") from error
     user = first("user") or getpass.getuser()
     address = _expand(first("hostname", name), {"h": name, "n": name, "%": "%"})
     tokens = {"h": address, "n": name, "p": str(port), "r": user, "d": str(Path.home()), "%": "%"}
     jump = first("proxyjump")
     proxy = first("proxycommand")
     if jump.lower() not in ("", "none") and not proxy:
-        # What ssh does of it itself; the way to the jump host is for ssh to find.
+        # As ssh does it; the user's own ssh configuration says how the jump host is reached.
         *before, last = jump.split(",")
         more = ["-J", ",".join(before)] if before else []
-        words = ["ssh", "-F", source, *more, "-W", f"[{address}]:{port}", last]
+        words = ["ssh", *more, "-W", f"[{address}]:{port}", last]
         proxy = shlex.join(words)
     elif proxy.lower() == "none":
         proxy = ""
@@ -244,16 +198,3 @@ def _expand(text: str, tokens: Mapping[str, str]) -> str:
         return tokens[letter]
 
     return re.sub(r"%(.)", replace, text) if "%" in text else text
-
-
-def _remarks(text: str) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Read what stands in comments, as templates/ssh_config.j2 writes them."""
-    groups: dict[str, tuple[str, ...]] = {}
-    inventory: list[Any] = []
-    for line in text.splitlines():
-        if line.startswith("# Group "):
-            name, _colon, hosts = line[len("# Group ") :].partition(":")
-            groups[name] = tuple(hosts.split())
-        elif line.startswith("# Inventory: "):
-            inventory = json.loads(line[len("# Inventory: ") :])
-    return groups, tuple(map(str, inventory))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,9 +23,8 @@ from ..show.figures import amount
 from ..show.fleet import API, NOTHING, costs_table, grant_table, planned, queue_table
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
-from ..workers.ask import default_file
 from ..workers.fleet_facts import FleetView, read_fleet
-from ..workers.hosts import Known
+from ..workers.hosts import NO_CONFIG, Known
 from ..workers.play import PlayError, read_inventory
 from ..workers.run_answers import Answers, ask_for_runs
 from ..workers.run_view import RunView, views_of
@@ -128,7 +126,7 @@ class Looked:
 def look() -> Looked:
     """Ask the API for workers, grant, queue and costs of the fleet in this folder."""
     inventory = read_inventory()
-    known = Known(default_file(os.environ), inventory.fleet())
+    known = Known(NO_CONFIG, inventory.fleet())
     return Looked(inventory, known, read_fleet(inventory))
 
 

@@ -13,9 +13,9 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..commands.status import Looked, Row, look, rows_of
 from ..workers.ansible_config import inventory_sources
-from ..workers.ask import default_file, note_names, read_known
+from ..workers.ask import note_names, read_known
 from ..workers.fleet_facts import FleetView
-from ..workers.hosts import Known
+from ..workers.hosts import NO_CONFIG, Known
 from ..workers.run_answers import Answers, ask_for_runs
 from ..workers.run_follow import Heard, RunFollower
 from .lines import Now, rows_known
@@ -36,7 +36,7 @@ class Source:
         stored: Callable[[], Known | None] | None = None,
     ) -> None:
         known = (stored or stored_fleet)()
-        self.follower = RunFollower(known or Known(default_file(os.environ), Fleet({})), every)
+        self.follower = RunFollower(known or Known(NO_CONFIG, Fleet({})), every)
         self._ask_api = ask_api
         self._rows: list[Row] = rows_known(known) if known else []
         self._view = FleetView()

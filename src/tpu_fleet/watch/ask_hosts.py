@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
@@ -17,9 +15,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings,
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import LocalTrouble
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     Fleet,
-    SshConfigError,
     Target,
-    read_fleet,
 )
 
 from .. import on_worker
@@ -30,16 +26,6 @@ PROGRAM = program(*on_worker.PAST).encode()
 COMMAND = "exec sudo -n /usr/bin/python3 -I -"
 SECONDS = 30.0
 KEPT = 1 << 21
-
-
-def read_book(path: Path, inventory: Sequence[str]) -> Fleet | None:
-    """Read the ssh configuration, if it was written for this fleet."""
-    try:
-        fleet = read_fleet(path)
-    except (OSError, SshConfigError):
-        return None
-    real = tuple(map(os.path.realpath, inventory))
-    return fleet if tuple(map(os.path.realpath, fleet.inventory)) == real else None
 
 
 def ask(

@@ -160,15 +160,14 @@ def _log_to(path: Path) -> None:
         logger.addHandler(handler)
 
 
-def what_waits(ground: Ground, secret: Sequence[str]) -> str:
+def what_waits(secret: Sequence[str]) -> str:
     """Return what the service could not do for lack of a token; read without these variables."""
-    from .ground import read_settings
     from .loop import no_token
+    from .read import read_settings
 
     there = {name: os.environ.pop(name) for name in secret}
     try:
-        ground.make()
-        keys = read_settings(ground.folder).unregistered
+        keys = read_settings().unregistered
     except (PlayError, OSError, ValueError, KeyError) as error:
         return f"The fleet file cannot be read{' without them' if secret else ''}: {error}"
     finally:
@@ -179,7 +178,7 @@ def what_waits(ground: Ground, secret: Sequence[str]) -> str:
 def install_service(ground: Ground, name: str, options: list[str]) -> None:
     """Install the service, and print the steps that remain for a person."""
     environment, secret = service.kept(os.environ)
-    waits = what_waits(ground, secret)
+    waits = what_waits(secret)
     text = service.unit(service.command_words(options), Path.cwd(), environment)
     path = service.install(name, text, os.environ)
     click.echo(f"Installed and started {path}.")

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import socket
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +29,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import R
 
 from ..history.record import HISTORY
 from ..workers.ansible_config import inventory_sources, state_of
-from ..workers.play import Event, PlayError, play, reason_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
 """The next poll repeats a failed request; a poll does not wait."""
-SETTINGS_SECONDS = 300.0
 
 
 class AnotherWatcherError(RuntimeError):
@@ -145,7 +142,6 @@ class Settings:
     endpoint: str
     params: Mapping[str, Any]
     state_dir: Path
-    inventory: tuple[str, ...]
     notify: Sequence[dict[str, Any]]
     runs: Sequence[Mapping[str, Any]]
     shares: Sequence[Mapping[str, Any]] = ()
@@ -155,14 +151,13 @@ class Settings:
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Settings:
-        """Parse what the module watch_settings wrote."""
+        """Parse the result of the function watch_settings."""
         return cls(
             project=str(said["project"]),
             endpoint=str(said["api_endpoint"]),
             # The playbook that the watcher runs deletes ended entries with `delete`.
             params={**said["fleet"], "expire": True},
             state_dir=Path(str(said["state_dir"])),
-            inventory=tuple(map(str, said["inventory"])),
             notify=list(said["notify"]),
             runs=list(said["runs"]),
             shares=list(said.get("shares", ())),
@@ -226,32 +221,3 @@ def auth_here() -> AuthOptions:
         access_token=os.environ.get(TOKEN_ENV) or None,
         impersonate_service_account=os.environ.get(IMPERSONATE_ENV) or None,
     )
-
-
-def read_settings(folder: Path) -> Settings:
-    """Let Ansible read the fleet file; it returns secrets in a file of this user."""
-    said: list[str] = []
-
-    def on_event(event: Event) -> None:
-        data = event.get("event_data", {})
-        if event.get("event") in ("runner_on_failed", "runner_on_unreachable"):
-            said.append(str(data.get("res", {}).get("msg", "")))
-        elif event.get("stdout") and event.get("event") in ("error", "verbose"):
-            said.append(str(event["stdout"]))
-
-    # In memory, if the system has a folder for that.
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    place = Path(runtime) if runtime and os.access(runtime, os.W_OK) else folder
-    with tempfile.TemporaryDirectory(prefix="tpu-fleet-watch-", dir=place) as name:
-        file = Path(name) / "settings.json"
-        code = play(
-            "tpu.fleet.watch",
-            on_event,
-            variables={"fleet_watch_file": str(file)},
-            cancelled=lambda: False,
-            timeout=SETTINGS_SECONDS,
-        )
-        if code or not file.is_file():
-            why = reason_of("\n".join(said)) or "\n".join(said[-5:]).strip()
-            raise PlayError(why or "tpu.fleet.watch failed; run it.")
-        return Settings.from_dict(json.loads(file.read_text(encoding="utf-8")))

@@ -24,21 +24,23 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import Flee
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..notify.message import Message
-from ..notify.send import NotSentError, RefusedError, send, ways_of, what_is_missing
+from ..notify.send import NotSentError, RefusedError, send, ways_of
 from ..show.times import long
-from ..workers.play import PlayError, play
+from ..workers.ask import read_known
+from ..workers.hosts import Known
+from ..workers.play import PlayError
 from . import after, ask_hosts, decide, seen, tell, trouble
 from .clock import SteadyClock
 from .decide import Finish, Job, Outcome, SliceSeen
-from .ground import Ground, Settings, read_settings
+from .ground import Ground, Settings
 from .hosts import HostSeen, hear
 from .jobs import Jobs, end_left_over
 from .lease import ProjectLease
 from .memory import Memory, load
 from .note import Notes
+from .read import read_settings, read_workers
 
 Looks = Mapping[str, Mapping[str, HostSeen]]
 LOG = logging.getLogger("tpu-fleet-watch")
@@ -241,7 +243,7 @@ class Watcher:
         if self.settings is not None and stamp == self._bad and self.clock.now() < self._read_at:
             return
         try:
-            settings = read_settings(self.ground.folder)
+            settings = read_settings(self._stop.is_set)
             settings.fleet()
         except (PlayError, TpuError, OSError, ValueError, KeyError) as error:
             # Use the last valid version until the file can be read again.
@@ -253,10 +255,6 @@ class Watcher:
         self._better("settings")
         old = self.settings
         self.settings, self._stamp = settings, stamp
-        for way, entry in ways_of(list(settings.notify)):
-            missing = what_is_missing(entry)
-            if missing:
-                self._worse(f"notify:{way.name}", missing)
         self._forget_clients()
         if settings.unregistered:
             self._worse("github", no_token(settings.unregistered))
@@ -407,10 +405,9 @@ class Watcher:
         if settings is None or not book or not (due or news) or now - self._book_at < rest:
             return
         self._book_at = now
-        path = settings.state_dir / "ssh_config"
-        known = ask_hosts.read_book(path, settings.inventory)
+        known = read_known(self.ground.sources, os.environ)
         if news or known is None:
-            known = self._write_book(settings)
+            known = self._read_workers()
         if known is None:
             self._hosts_soon = False
             return
@@ -418,7 +415,7 @@ class Watcher:
         busy = self._jobs.busy
         # Slices that a playbook works on are not evaluated.
         there = [name for name in names if name not in busy]
-        looks = ask_hosts.ask(known, there, self._notes.places())
+        looks = ask_hosts.ask(known.fleet, there, self._notes.places())
         self._keep(settings, looks)
         declared = {name: settings.runs_on(name) for name in names}
         heard = hear(self.memory, self.seen, looks, declared, self.clock.now())
@@ -473,13 +470,14 @@ class Watcher:
     def _has_all(self, one: SliceSeen, looks: Looks) -> bool:
         return len(looks.get(one.name, ())) >= len(one.addresses)
 
-    def _write_book(self, settings: Settings) -> Fleet | None:
-        """Run the playbook that rewrites the ssh configuration of the fleet."""
-        code = play(
-            "tpu.fleet.ssh_config", lambda _event: None, cancelled=self._stop.is_set, timeout=300
-        )
-        path = settings.state_dir / "ssh_config"
-        return None if code else ask_hosts.read_book(path, settings.inventory)
+    def _read_workers(self) -> Known | None:
+        """Read where the workers are now."""
+        try:
+            read_workers(self._stop.is_set)
+        except PlayError as error:
+            LOG.warning("the workers cannot be read: %s", shown_text(str(error)))
+            return None
+        return read_known(self.ground.sources, os.environ)
 
     # Acting ------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,13 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     Fleet,
 )
 
+NO_CONFIG = Path(os.devnull)
+"""The ssh configuration of a fleet for which none was written."""
+
 
 @dataclass(frozen=True)
 class Known:
-    """A fleet, and the file that it was read from."""
+    """A fleet, and its ssh configuration."""
 
     path: Path
     fleet: Fleet

@@ -42,8 +42,8 @@ def require_fleet() -> None:
         raise NoFleetError(missing)
 
 
-def read_inventory() -> Inventory:
-    """Return the inventory of this folder, read in this process."""
+def read_inventory(fresh: bool = False) -> Inventory:
+    """Return the inventory of this folder, read in this process; if fresh, not from a cache."""
     require_fleet()
     # Imported here, because most commands do not need Ansible.
     from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
@@ -52,7 +52,7 @@ def read_inventory() -> Inventory:
     )
 
     try:
-        return Inventory.read(inventory_sources(os.environ, Path.cwd()), Path.cwd())
+        return Inventory.read(inventory_sources(os.environ, Path.cwd()), Path.cwd(), fresh)
     except InventoryError as error:
         raise PlayError(reason_of(str(error)) or str(error)) from error
 

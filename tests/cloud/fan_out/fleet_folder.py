@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory.host_keys import ssh_arguments
 from sshd import Farm
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,15 +32,12 @@ class Fleet:
                 host, server, address = next(at)
                 mine = name if count == 1 else f"{name}-w{worker}"
                 self.real[mine] = host
-                options = {
-                    "Port": server.port,
-                    "HostKeyAlias": f"tpu.{host}.0",
-                    "UserKnownHostsFile": f'"{farm.known_hosts}"',
-                    "GlobalKnownHostsFile": "/dev/null",
-                    "StrictHostKeyChecking": "yes",
-                }
+                options = farm.options(host, server)
                 self.groups["tpu"][mine] = {
                     "ansible_host": address,
+                    "ansible_user": self.user,
+                    "ansible_ssh_private_key_file": str(farm.key),
+                    "ansible_ssh_common_args": ssh_arguments(options),
                     "tpu_vm_ssh_options": options,
                 }
                 self.groups.setdefault(f"tpu_slice_{name}", {})[mine] = {}

@@ -16,7 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target, parse_fleet
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory.host_keys import ssh_arguments
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target, target_of
 from ports import free_port
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "sshd is missing"
@@ -173,26 +174,6 @@ class Relay:
             end.close()
 
 
-def entry(
-    name: str, address: str, port: int, key: Path, known_hosts: Path, *, more: str = ""
-) -> str:
-    """Write a host as templates/ssh_config.j2 does."""
-    return f"""
-Host {name}
-  HostName {address}
-  Port {port}
-  User {getpass.getuser()}
-  IdentityFile "{key}"
-  HostKeyAlias tpu.{name}.0
-  UserKnownHostsFile {known_hosts}
-  GlobalKnownHostsFile /dev/null
-  StrictHostKeyChecking yes
-  HashKnownHosts no
-  CheckHostIP no
-  UpdateHostKeys no
-{more}"""
-
-
 @dataclass
 class Farm:
     """Hosts w0 to w63."""
@@ -212,17 +193,29 @@ class Farm:
         pairs = [(server, address) for server in self.servers for address in server.addresses]
         return [(f"w{number}", server, address) for number, (server, address) in enumerate(pairs)]
 
-    def config(self, count: int = 64) -> str:
-        """Write the configuration of the first of them."""
-        quoted = Path(f'"{self.known_hosts}"')
-        return "".join(
-            entry(name, address, server.port, self.key, quoted)
-            for name, server, address in self.hosts()[:count]
-        )
+    def options(self, host: str, server: Sshd) -> dict[str, object]:
+        """Return the options of ssh for a host, as the inventory has them."""
+        return {
+            "Port": server.port,
+            "HostKeyAlias": f"tpu.{host}.0",
+            "UserKnownHostsFile": f'"{self.known_hosts}"',
+            "GlobalKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "yes",
+        }
 
     def targets(self, count: int = 64) -> list[Target]:
         """Return the first of them."""
-        return list(parse_fleet(self.config(count)).targets.values())
+        return [
+            target_of(
+                name,
+                address,
+                "",
+                getpass.getuser(),
+                str(self.key),
+                [ssh_arguments(self.options(name, server))],
+            )
+            for name, server, address in self.hosts()[:count]
+        ]
 
     def sessions(self) -> int:
         """Count the commands that were started so far."""

@@ -163,9 +163,11 @@ def test_a_worker_that_moved_is_found(farm: Farm, tmp_path: Path) -> None:
     moved = fleet.groups["tpu"]["pair-w1"]["ansible_host"]
     nowhere = "127.77.11.1"
     port = free_port(nowhere)
-    text = config.read_text().replace(f"HostName {moved}\n", f"HostName {nowhere}\n")
-    lost = text.rindex("  Port ")
-    config.write_text(f"{text[:lost]}  Port {port}\n{text[lost:].partition(chr(10))[2]}")
+    [path] = (fleet.state / "workers").iterdir()
+    stored = json.loads(path.read_text())
+    stored["targets"]["pair-w1"].update(address=nowhere, port=port)
+    path.write_text(json.dumps(stored))
+    config.unlink()
 
     done = fleet.run("exec", "--no-refresh", "--tag", "--", "echo here")
     assert done.returncode == 2

@@ -11,6 +11,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.action import fleet_check
+from ansible_collections.tpu.fleet.plugins.plugin_utils import check_variables
 from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
 
 
@@ -66,7 +67,7 @@ def test_a_good_file_passes() -> None:
 def test_what_was_right_and_is_the_same_is_not_checked_again() -> None:
     good: dict[str, Any] = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
     first = run(**good)
-    with mock.patch.object(fleet_check, "check_fleet_file") as check:
+    with mock.patch.object(check_variables, "check_fleet_file") as check:
         again = run(first["digest"], **good, fleet_checked=first)
         assert not check.called
     assert again["digest"] == first["digest"]

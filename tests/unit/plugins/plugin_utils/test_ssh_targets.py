@@ -1,46 +1,41 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 from pathlib import Path
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory.host_keys import ssh_arguments
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
     SshConfigError,
-    parse_fleet,
+    Target,
+    target_by,
+    target_of,
 )
 
-WRITTEN = """\
-# Written by tpu.fleet: ssh -F /state/ssh_config HOST
-# Inventory: ["/home/me/fleet/inventory"]
-# Group tpu: pair-w0 pair-w1
-# Group tpu_slice_pair: pair-w0 pair-w1
-# Group tpu_unavailable:
 
-Host pair-w0
-  HostName 10.0.0.1
-  User ubuntu
-  IdentityFile "/home/me/a folder/tpu%%fleet"
-  HostKeyAlias tpu.650.0
-  UserKnownHostsFile "/home/me/a folder/known"
-  GlobalKnownHostsFile /dev/null
-  StrictHostKeyChecking yes
-  HashKnownHosts no
-  CheckHostIP no
-  UpdateHostKeys no
-
-Host pair-w1
-  HostName 10.0.0.2
-  User ubuntu
-  IdentityFile "~/.ssh/tpu_fleet"
-  HostKeyAlias tpu.650.1
-  StrictHostKeyChecking accept-new
-  ProxyCommand gcloud start-iap-tunnel 'node 1' %p --project=%%x --listen-on-stdin
-"""
+def one(*options: str, address: str = "", port: str = "", user: str = "") -> Target:
+    arguments = " ".join(f"-o {shlex.quote(option)}" for option in options)
+    return target_of("a", address, port, user, "", [arguments])
 
 
-def test_what_the_template_writes():
-    fleet = parse_fleet(WRITTEN)
-    first, second = fleet.targets.values()
+def test_what_the_inventory_gives_a_worker() -> None:
+    told = {
+        "HostKeyAlias": "tpu.650.0",
+        "UserKnownHostsFile": '"/home/me/a folder/known"',
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "HashKnownHosts": "no",
+        "CheckHostIP": "no",
+        "UpdateHostKeys": "no",
+    }
+    variables = {
+        "ansible_host": "10.0.0.1",
+        "ansible_user": "ubuntu",
+        "ansible_ssh_private_key_file": "/home/me/a folder/tpu%%fleet",
+        "ansible_ssh_common_args": ssh_arguments(told),
+    }
+    first = target_by("pair-w0", variables.get)
     assert (first.name, first.address, first.port, first.user) == (
         "pair-w0",
         "10.0.0.1",
@@ -50,88 +45,71 @@ def test_what_the_template_writes():
     assert first.identity_files == ("/home/me/a folder/tpu%fleet",)
     assert (first.key_name, first.known_hosts) == ("tpu.650.0", ("/home/me/a folder/known",))
     assert (first.accept_new, first.proxy_command) == (False, "")
+    told = {
+        "HostKeyAlias": "tpu.650.1",
+        "StrictHostKeyChecking": "accept-new",
+        "ProxyCommand": "gcloud start-iap-tunnel 'node 1' %p --project=%%x --listen-on-stdin",
+    }
+    key = {"ansible_ssh_private_key_file": "~/.ssh/tpu_fleet"}
+    variables = {**variables, **key, "ansible_ssh_common_args": ssh_arguments(told)}
+    second = target_by("pair-w1", variables.get)
     assert second.identity_files == (str(Path("~/.ssh/tpu_fleet").expanduser()),)
     assert second.accept_new
     assert (
         second.proxy_command == "gcloud start-iap-tunnel 'node 1' 22 --project=%x --listen-on-stdin"
     )
-    assert fleet.groups == {
-        "tpu": ("pair-w0", "pair-w1"),
-        "tpu_slice_pair": ("pair-w0", "pair-w1"),
-        "tpu_unavailable": (),
-    }
-    assert fleet.inventory == ("/home/me/fleet/inventory",)
-
-
-def one(text, name="a"):
-    return parse_fleet(text, "/state/ssh_config").targets[name]
 
 
 @pytest.mark.parametrize("policy", ["yes", "no", "ask", "off", "YES"])
-def test_only_accept_new_trusts_a_first_contact(policy):
-    assert not one(f"Host a\n StrictHostKeyChecking {policy}\n").accept_new
+def test_only_accept_new_trusts_a_first_contact(policy: str) -> None:
+    assert not one(f"StrictHostKeyChecking={policy}").accept_new
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "value"),
+    ("options", "name", "value"),
     [
-        ("Host a\n  Port 2222\n", "key_name", "[a]:2222"),
-        ("Host a\n  HostName 10.1.1.1\n", "key_name", "10.1.1.1"),
-        ("Host a\n HostName %h.example\n", "address", "a.example"),
-        ("Host a\n", "user", getpass.getuser()),
+        (["Port=2222"], "key_name", "[a]:2222"),
+        (["HostName=10.1.1.1"], "key_name", "10.1.1.1"),
+        (["HostName=%h.example"], "address", "a.example"),
+        ([], "user", getpass.getuser()),
         # The first value counts.
-        ("Host a\n User me\n User all\n", "user", "me"),
+        (["User=me", "User=all"], "user", "me"),
         # Keys add up.
-        ("Host a\n IdentityFile /1\n IdentityFile /2\n", "identity_files", ("/1", "/2")),
-        ("Host a\n IdentityFile none\n", "identity_files", ()),
-        ("Host a\n IdentitiesOnly yes\n", "identities_only", True),
-        ("Host a\n IdentityAgent /run/%r\n User me\n", "identity_agent", "/run/me"),
-        ("Host a\n UserKnownHostsFile none\n GlobalKnownHostsFile /g\n", "known_hosts", ("/g",)),
-        ("Host a\n ProxyCommand none\n ProxyJump j\n", "proxy_command", ""),
-        (
-            "Host a\n ProxyJump me@x:23,y\n",
-            "proxy_command",
-            "ssh -F /state/ssh_config -J me@x:23 -W '[a]:22' y",
-        ),
-        ("Host a\n ProxyJump none\n", "proxy_command", ""),
-        ("Host a\n", "cheap_kex", False),
-        ("Host a\n KexAlgorithms curve25519-sha256,ecdh-sha2-nistp256\n", "cheap_kex", True),
+        (["IdentityFile=/1", "IdentityFile=/2"], "identity_files", ("/1", "/2")),
+        (["IdentityFile=none"], "identity_files", ()),
+        (["IdentitiesOnly=yes"], "identities_only", True),
+        (["IdentityAgent=/run/%r", "User=me"], "identity_agent", "/run/me"),
+        (["UserKnownHostsFile=none", "GlobalKnownHostsFile=/g"], "known_hosts", ("/g",)),
+        (["ProxyCommand=none", "ProxyJump=j"], "proxy_command", ""),
+        (["ProxyJump=me@x:23,y"], "proxy_command", "ssh -J me@x:23 -W '[a]:22' y"),
+        (["ProxyJump=none"], "proxy_command", ""),
+        ([], "cheap_kex", False),
+        (["KexAlgorithms=curve25519-sha256,ecdh-sha2-nistp256"], "cheap_kex", True),
     ],
 )
-def test_what_ssh_config_says(text, name, value):
-    assert getattr(one(text), name) == value
+def test_what_options_of_ssh_say(options: list[str], name: str, value: object) -> None:
+    assert getattr(one(*options), name) == value
+
+
+def test_variables_of_their_own_come_before_options() -> None:
+    found = one("User=me", "Port=23", "HostName=::1", address="::2", port="24", user="you")
+    assert (found.address, found.port, found.user) == ("::2", 24, "you")
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("arguments", "says"),
     [
-        ("Host a\n Match all\n", "line 2: match is not understood here"),
-        ("Include other\n", "line 1: include is not understood here"),
-        ("Host a\n HostKeyAlgorithms ssh-rsa\n", "hostkeyalgorithms is not understood"),
-        ("User all\nHost a\n", "line 1: user stands before the first Host"),
-        ("Host a\nHost *\n User all\n", r"line 2: Host \* is not one host"),
-        ("Host a b\n", "line 1: Host a b is not one host"),
-        ("Host a\nHost a\n", "line 2: Host a is not one host, or named twice"),
-        ("Host a\n Port=2222\n", "line 2: port=2222 has no value"),
-        ("Host a\n Port many\n", "the port of a is no number"),
-        ("Host a\n User\n", "line 2: user has no value"),
-        ('Host a\n User "me\n', "line 2: No closing quotation"),
-        ("Host a\n HostName %x\n", "%x in '%x' is not understood"),
+        ("-oMatch=all", "ssh's match of a is not understood here. Take it out."),
+        ("-o Include=other", "ssh's include of a is not understood here"),
+        ("-oHostKeyAlgorithms=ssh-rsa", "hostkeyalgorithms of a is not understood"),
+        ("-J jump", "ssh's -J in the variables of a is not understood here. Write it as -o."),
+        ("-oPort=many", "The port of a is no number"),
+        ("-oUser=", "a: ssh's user has no value"),
+        ("-oUser", "a: ssh's user has no value"),
+        ("'-oUser=\"me'", "a: ssh's user: No closing quotation"),
+        ("-oHostName=%x", "%x in '%x' is not understood"),
     ],
 )
-def test_what_cannot_be_followed_is_an_error(text, says):
+def test_what_cannot_be_followed_is_an_error(arguments: str, says: str) -> None:
     with pytest.raises(SshConfigError, match=says):
-        parse_fleet(text)
-
-
-def test_a_thousand_hosts_are_read_in_one_pass():
-    """Counted, not timed: every line is taken apart once."""
-    from unittest import mock
-
-    from ansible_collections.tpu.fleet.plugins.plugin_utils import ssh_targets
-
-    block = WRITTEN[WRITTEN.index("Host pair-w0") : WRITTEN.index("Host pair-w1")]
-    text = "".join(block.replace("pair-w0", f"w{number}") for number in range(1000))
-    with mock.patch.object(ssh_targets, "_words", side_effect=ssh_targets._words) as words:
-        assert len(parse_fleet(text).targets) == 1000
-    assert words.call_count == 1000 * len(block.strip().splitlines())
+        target_of("a", "", "", "", "", [arguments])

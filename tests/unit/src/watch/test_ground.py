@@ -23,7 +23,6 @@ SAID: dict[str, Any] = {
         "ssh_keys": [],
     },
     "state_dir": "/state",
-    "inventory": ["inventory"],
     "notify": [],
     "runs": [],
 }

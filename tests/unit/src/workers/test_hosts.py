@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
 import click
-import jinja2
 import pytest
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import parse_fleet
+from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils.worker_list import list_path, list_text
 
 from tpu_fleet.workers.ansible_config import inventory_sources
 from tpu_fleet.workers.ask import read_known
 from tpu_fleet.workers.hosts import Known, fold, in_order, select, unfold
 
 NAMES = ["solo", "pair-w0", "pair-w1", *(f"pod-w{number}" for number in range(12))]
-TEXT = (
-    '# Inventory: ["/fleet/inventory"]\n'
-    f"# Group tpu: {' '.join(NAMES)}\n"
-    "# Group tpu_slice_solo: solo\n"
-    "# Group tpu_slice_pair: pair-w0 pair-w1 pair-w2\n"
-    f"# Group tpu_slice_pod: {' '.join(NAMES[3:])}\n"
-    "# Group tpu_leaders: solo pair-w0 pod-w0\n"
-    "# Group tpu_unavailable: pair-w2\n" + "".join(f"Host {name}\n" for name in NAMES)
-)
-KNOWN = Known(Path("/state/ssh_config"), parse_fleet(TEXT))
+GROUPS = {
+    "tpu": tuple(NAMES),
+    "tpu_slice_solo": ("solo",),
+    "tpu_slice_pair": ("pair-w0", "pair-w1", "pair-w2"),
+    "tpu_slice_pod": tuple(NAMES[3:]),
+    "tpu_leaders": ("solo", "pair-w0", "pod-w0"),
+    "tpu_unavailable": ("pair-w2",),
+}
+TARGETS = {name: Target(name, "::1") for name in NAMES}
+KNOWN = Known(Path("/state/ssh_config"), Fleet(TARGETS, GROUPS, ("/fleet/inventory",)))
 
 
 @pytest.mark.parametrize(
@@ -111,35 +110,11 @@ def test_where_ansible_reads_its_inventory(tmp_path: Path) -> None:
     assert inventory_sources({}, folder) == ("/etc/ansible/hosts",)
 
 
-def test_only_this_fleets_file_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_only_this_fleets_list_is_taken(tmp_path: Path) -> None:
     environment = {"TPU_FLEET_STATE_DIR": str(tmp_path)}
     assert read_known(["/fleet/inventory"], environment) is None
-    (tmp_path / "ssh_config").write_text(TEXT)
-    known = read_known(["/fleet/inventory"], environment)
-    assert known is not None
-    assert set(known.fleet.targets) == set(NAMES)
+    path = list_path(["/fleet/inventory"], environment)
+    path.parent.mkdir()
+    path.write_text(list_text(KNOWN.fleet, KNOWN.path))
+    assert read_known(["/fleet/inventory"], environment) == KNOWN
     assert read_known(["/other/inventory"], environment) is None
-    # A file of before it said whose it is.
-    (tmp_path / "ssh_config").write_text(TEXT.partition("\n")[2])
-    assert read_known(["/fleet/inventory"], environment) is None
-
-
-def test_the_template_says_what_is_read() -> None:
-    """The two must not drift apart: the template's own lines, as jinja writes them."""
-    root = Path(__file__).parents[4]
-    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701
-    environment.filters.update(to_json=json.dumps, expanduser=str)
-    template = environment.from_string((root / "playbooks/templates/ssh_config.j2").read_text())
-    text = template.render(
-        fleet_ssh_config="/state/ssh_config",
-        ansible_inventory_sources=["/a fleet/inventory"],
-        groups={"all": ["a"], "ungrouped": [], "tpu": ["a"], "tpu_slice_a": ["a"]},
-        fleet_machines=[{"host": "a", "address": "10.0.0.1", "options": {"Port": 23}}],
-        fleet_ssh_user="me",
-        fleet_ssh_private_key_file="/key",
-    )
-    fleet = parse_fleet(text)
-    assert fleet.inventory == ("/a fleet/inventory",)
-    assert fleet.groups == {"tpu": ("a",), "tpu_slice_a": ("a",)}
-    assert (fleet.targets["a"].address, fleet.targets["a"].port) == ("10.0.0.1", 23)

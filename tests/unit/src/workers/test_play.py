@@ -15,7 +15,6 @@ from click.testing import CliRunner
 
 from tpu_fleet.cli import main
 from tpu_fleet.workers import play as play_module
-from tpu_fleet.workers.ask import WRITE
 from tpu_fleet.workers.play import PlayError, play, reason_of
 
 
@@ -79,12 +78,6 @@ def test_playbooks_set_the_facts_that_commands_read(playbook: str, fact: str) ->
     text = (Path(__file__).parents[4] / f"playbooks/{playbook}.yml").read_text(encoding="utf-8")
     tasks = [task for part in yaml.safe_load(text) for task in part.get("tasks", ())]
     assert [fact in task.get("ansible.builtin.set_fact", {}) for task in tasks].count(True) == 1
-
-
-def test_the_task_whose_file_is_read_has_its_name() -> None:
-    folder = Path(__file__).parents[4] / "playbooks/tasks"
-    tasks = yaml.safe_load((folder / "write_ssh_config.yml").read_text(encoding="utf-8"))
-    assert WRITE in [task["name"] for task in tasks]
 
 
 ANSIBLE = """#!/bin/sh

@@ -1,0 +1,67 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write how the workers are reached, for ssh and for the commands of tpu-fleet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..module_utils._tpu.workers import GROUP_USABLE
+from ..plugin_utils.refused import once
+from ..plugin_utils.ssh_targets import Fleet, SshConfigError, Target, target_by
+from ..plugin_utils.worker_list import Variable, groups_of, write_files
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """The files, from the inventory as this playbook has it."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    @once
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Compare and write."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.validate_argument_spec({})
+        variables, template = task_vars or {}, self._templar.template
+
+        def said(name: str, default: Any = None) -> Any:
+            return template(variables.get(name, default))
+
+        groups = groups_of(said("groups"))
+        hosts = {name: variables["hostvars"][name].get for name in groups.get(GROUP_USABLE, ())}
+        sources = said("fleet_inventory_sources") or said("ansible_inventory_sources")
+        fleet = Fleet(_targets(hosts), groups, tuple(map(os.path.realpath, sources)))
+        try:
+            written = write_files(variables, template, hosts, fleet, bool(self._task.check_mode))
+        except OSError as error:
+            name = error.filename or "The ssh configuration"
+            raise AnsibleActionFail(f"{name} cannot be written: {error.strerror}.") from error
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from error
+        result.update(changed=written.changed, dest=str(written.path))
+        if written.before != written.text:
+            heads = dict.fromkeys(("before_header", "after_header"), str(written.path))
+            result["diff"] = {**heads, "before": written.before or "", "after": written.text}
+        return result
+
+
+def _targets(hosts: Mapping[str, Variable]) -> dict[str, Target]:
+    """Return how each worker is reached; one that cannot be understood is left to ssh."""
+    found = {}
+    for name, variable in hosts.items():
+        try:
+            found[name] = target_by(name, variable)
+        except (AnsibleError, SshConfigError) as error:
+            display.warning(f"tpu-fleet cannot reach {name}: {error}")
+    return found

@@ -74,7 +74,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("fleet_allocations.0.generation", "v44", "fleet_allocations.0.generation"),
     ("fleet_apply", "sometimes", "fleet_apply"),
     ("fleet_notify.1.events", ["failed", "exploded"], "fleet_notify.1.events.1"),
-    ("fleet_notify.3.mail.server", None, "fleet_notify.3.mail"),
+    ("fleet_notify.3.webhook", "https://x", "fleet_notify.3"),
     ("fleet_self_setup.buckets", "x", "fleet_self_setup"),
     ("user_accounts_users.0.uid", "2001x", "user_accounts_users.0.uid"),
     ("user_accounts_users.0.keys", "ssh-ed25519 AAAA", "user_accounts_users.0.keys"),
@@ -129,7 +129,7 @@ def test_names_of_other_people_are_their_own(name: str) -> None:
     "place",
     [
         *("fleet_slices", "fleet_slices.0", "fleet_slices.0.tier", "fleet_slices.0.queued"),
-        *("fleet_allocations", "python_env_tries", "fleet_notify.3.mail", "fleet_apply"),
+        *("fleet_allocations", "python_env_tries", "fleet_notify.3.events", "fleet_apply"),
         *("user_accounts_users.0.keys", "user_accounts_users.0.uid"),
     ],
 )

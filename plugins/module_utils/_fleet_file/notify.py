@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from .._schema.keys import (
     Key,
@@ -27,33 +28,28 @@ EVENTS = (
     "grant_ending",
     "watcher_trouble",
 )
-FORMATS = ("json", "slack", "ntfy")
-SECURITY = ("starttls", "tls", "none")
 # How a message gets to people: each entry has one of these.
-WAYS = ("command", "mail", "webhook", "webhook_file", "apprise", "apprise_file")
+WAYS = ("command", "apprise", "apprise_file")
 DEFAULT_LINES = 20
 DEFAULT_PER_HOUR = 20
-PORTS = {"starttls": 587, "tls": 465, "none": 25}
-
-MAIL = {
-    "to": Key("list", required=True, elements="str", description="Addresses that get it."),
-    "from": Key(required=True, description="Whom it is from."),
-    "server": Key(required=True, description="The SMTP server."),
-    "port": Key("int", description="Its port.", default="587, 465 or 25, by `security`"),
-    "security": Key(
-        choices=SECURITY,
-        description="`starttls` and `tls` check the server's certificate. `none` sends in the "
-        "clear, and never a password except to this computer itself.",
-        default="starttls",
-    ),
-    "user": Key(description="Login at the server.", default="no login"),
-    "password": Key(
-        secret=True, description="Its password, from a vault. This, or `password_file`."
-    ),
-    "password_file": Key(
-        description="A file of this computer that holds it. It is read for each mail."
-    ),
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+CLEAR_REMEDY = "Begin the address with mailtos:// in place of mailto://"
+SERVICES = "https://appriseit.com/services/ has the addresses of all services"
+# The addresses of apprise that replace what webhooks were declared with, by their format.
+HOOKS = {
+    "json": "jsons://HOST/PATH (https://HOST/PATH; +Authorization=Bearer%20TOKEN at its end adds a "
+    "token)",
+    "slack": "slack://A/B/C (https://hooks.slack.com/services/A/B/C)",
+    "ntfy": "ntfys://TOKEN@HOST/TOPIC (https://HOST/TOPIC)",
 }
+MAILS = {
+    "starttls": "mailtos://{login}{host}?smtp={server}&port={port}&from={sender}&to={to}",
+    "tls": "mailtos://{login}{host}?smtp={server}&port={port}&mode=ssl&from={sender}&to={to}",
+    "none": "mailto://{login}{host}?smtp={server}&port={port}&from={sender}&to={to}",
+}
+PORTS = {"starttls": 587, "tls": 465, "none": 25}
+WERE = ("webhook", "webhook_file", "mail", "format", "token", "token_file")
+"""Keys of an entry whose place apprise has taken."""
 
 NOTIFY = {
     "name": Key(
@@ -77,27 +73,15 @@ NOTIFY = {
         description="A command line for `/bin/sh` on the computer where the watcher runs. It finds "
         "the message as JSON in its input, and the main parts in its environment."
     ),
-    "mail": Key("dict", options=MAIL, description="A mail."),
-    "webhook": Key(
-        secret=True,
-        description="An address that gets a POST. As good as a password: take it from a vault, or "
-        "use `webhook_file`.",
-    ),
-    "webhook_file": Key(
-        description="A file of this computer that holds the address. It is read for each message."
-    ),
     "apprise": Key(
         secret=True,
-        description="An address of [apprise](https://appriseit.com/services/), as `discord://…`, "
-        "with the extra `apprise` (`pip install 'tpu-fleet[apprise]'`). As good as a password: "
-        "take it from a vault, or use `apprise_file`.",
+        description="An address of [apprise](https://appriseit.com/services/), which knows over "
+        "a hundred services: `slack://…`, `ntfys://…`, `mailtos://…`, `jsons://…`. As good as a "
+        "password: take it from a vault, or use `apprise_file`.",
     ),
     "apprise_file": Key(
         description="A file of this computer that holds the address. It is read for each message."
     ),
-    "format": Key(choices=FORMATS, description="What the webhook gets.", default="json"),
-    "token": Key(secret=True, description="Sent to the webhook as `Authorization: Bearer`."),
-    "token_file": Key(description="A file of this computer that holds it."),
     "lines": Key(
         "int",
         description="How many of the last lines of a log a message carries.",
@@ -115,17 +99,59 @@ NOTIFIED = {"fleet_notify": Key("list", elements="dict", options=NOTIFY)}
 
 def check_notify(data: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with it; values that may be secret are not shown."""
-    problems = check_keys("", data, NOTIFIED, among=())
+    problems = _replaced(data) or check_keys("", data, NOTIFIED, among=())
     # What has the wrong shape would only be misunderstood.
     return problems or _rules(data)
+
+
+def password_in_clear(address: str) -> bool:
+    """Return whether a mail by this address would send a password without encryption."""
+    try:
+        parts = urlsplit(address)
+        said = {key.lower(): values[-1] for key, values in parse_qs(parts.query).items()}
+    except ValueError:
+        return False
+    encrypts = {"mailto": ("ssl", "starttls"), "mailtos": ("", "ssl", "starttls")}
+    if parts.scheme not in encrypts or said.get("mode", "").lower() in encrypts[parts.scheme]:
+        return False
+    here = (said.get("smtp") or parts.hostname) in LOOPBACK
+    return bool(parts.password or said.get("pass")) and not here
+
+
+def _replaced(data: Mapping[str, Any]) -> list[Problem]:
+    """Return what apprise has replaced, each with the address that takes its place."""
+    problems = []
+    for field, entry in entries(data, "fleet_notify"):
+        key = next((key for key in WERE if key in entry), "")
+        if key:
+            place = "apprise_file" if key.endswith("_file") else "apprise"
+            remedy = f"Write {place}, with the address {_address_of(entry)}. {SERVICES}"
+            problems.append(Problem(f"{field}.{key}", None, "is replaced by apprise", remedy))
+    return problems
+
+
+def _address_of(entry: Mapping[str, Any]) -> str:
+    """Return the address of apprise for an entry, with names in place of its secrets."""
+    mail = entry.get("mail")
+    if not isinstance(mail, Mapping):
+        return HOOKS.get(str(entry.get("format") or "json"), HOOKS["json"])
+    security, to = str(mail.get("security") or "starttls"), mail.get("to")
+    sender = str(mail.get("from") or "FROM")
+    return MAILS.get(security, MAILS["starttls"]).format(
+        login="USER:PASSWORD@" if mail.get("user") else "",
+        host=sender.rpartition("@")[2],
+        server=mail.get("server") or "SERVER",
+        port=mail.get("port") or PORTS.get(security, PORTS["starttls"]),
+        sender=sender,
+        to=",".join(map(str, to)) if isinstance(to, list) else "TO",
+    )
 
 
 def _rules(data: Mapping[str, Any]) -> list[Problem]:
     problems = duplicates(data, "fleet_notify", "name", "Give each its own name")
     for field, entry in entries(data, "fleet_notify"):
         problems += _ways(field, entry)
-        problems += _addresses(field, entry)
-        problems += _mail(field, entry)
+        problems += _address(field, entry)
         problems += _numbers(field, entry)
         for place, name in texts_of(entry, "slices"):
             # The watcher checks what it is told alone.
@@ -143,41 +169,18 @@ def _ways(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     return [Problem(field, None, message, f"Give one of {', '.join(WAYS)}")]
 
 
-def _addresses(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    problems = []
-    address = text_of(entry, "webhook")
-    # A template stands for what only Ansible knows.
-    if address and not address.startswith(("https://", "http://", "{{")):
-        remedy = "Give the whole address, from https:// on"
-        problems.append(Problem(f"{field}.webhook", None, "is not a web address", remedy))
+def _address(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     address = text_of(entry, "apprise")
-    if address and "://" not in address and not address.startswith("{{"):
-        remedy = "Give the whole address, as discord://…"
-        problems.append(Problem(f"{field}.apprise", None, "is not an address of apprise", remedy))
-    if not (entry.get("webhook") or entry.get("webhook_file")):
-        for key in ("format", "token", "token_file"):
-            if entry.get(key):
-                message, remedy = "is for webhooks only", "Leave it out"
-                problems.append(Problem(f"{field}.{key}", None, message, remedy))
-    return problems + _not_both(field, entry, "token")
-
-
-def _mail(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    mail = entry.get("mail")
-    if not isinstance(mail, Mapping):
+    # A template stands for what only Ansible knows.
+    if not address or address.startswith("{{"):
         return []
-    problems = _not_both(f"{field}.mail", mail, "password")
-    for key in ("to", "from"):
-        value = mail.get(key)
-        found = value if isinstance(value, list) else [value]
-        for address in found:
-            if isinstance(address, str) and address and ("@" not in address or "\n" in address):
-                message, remedy = "is not a mail address", "Write it as name@example.org"
-                problems.append(Problem(f"{field}.mail.{key}", address, message, remedy))
-    if (mail.get("password") or mail.get("password_file")) and not mail.get("user"):
-        message, remedy = "is missing, as a password is given", "Set it, or take the password out"
-        problems.append(Problem(f"{field}.mail.user", None, message, remedy))
-    return problems
+    if "://" not in address:
+        remedy = "Give the whole address, as discord://…"
+        return [Problem(f"{field}.apprise", None, "is not an address of apprise", remedy)]
+    if password_in_clear(address):
+        message = "would send a password unencrypted"
+        return [Problem(f"{field}.apprise", None, message, CLEAR_REMEDY)]
+    return []
 
 
 def _numbers(field: str, entry: Mapping[str, Any]) -> list[Problem]:
@@ -188,9 +191,3 @@ def _numbers(field: str, entry: Mapping[str, Any]) -> list[Problem]:
             remedy = f"Write {least} or more"
             problems.append(Problem(f"{field}.{key}", value, "is too small", remedy))
     return problems
-
-
-def _not_both(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
-    if not (entry.get(key) and entry.get(f"{key}_file")):
-        return []
-    return [Problem(f"{field}.{key}_file", None, f"is given beside {key}", "Give one of them")]

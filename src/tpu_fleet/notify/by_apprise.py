@@ -5,22 +5,48 @@ The exit code is the only result, because apprise's own messages may contain a s
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import smtplib
 import sys
+from typing import Any
 
-NOT_SENT, NO_ADDRESS = 3, 4
+import apprise
+import requests
+
+NOT_SENT, NO_ADDRESS, REFUSED = 3, 4, 5
+REFUSALS = (400, 413, 415, 422)
+"""The statuses with which a web server refuses this message, and may take another one."""
 
 
-def is_there() -> bool:
-    """Return whether the extra is installed."""
-    return importlib.util.find_spec("apprise") is not None
+class Refusals:
+    """Notes whether a receiver refused the message itself, which apprise does not return."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def note(self) -> None:
+        """Look at the answers of all receivers from now on."""
+        send, sendmail = requests.Session.send, smtplib.SMTP.sendmail
+
+        def sent(*given: Any, **more: Any) -> requests.Response:
+            answer = send(*given, **more)
+            self.seen = self.seen or answer.status_code in REFUSALS
+            return answer
+
+        def mailed(*given: Any, **more: Any) -> Any:
+            try:
+                return sendmail(*given, **more)
+            except smtplib.SMTPDataError:
+                self.seen = True
+                raise
+
+        # This process sends one message, and ends.
+        requests.Session.send = sent  # type: ignore[method-assign]
+        smtplib.SMTP.sendmail = mailed  # type: ignore[method-assign]
 
 
 def main() -> int:
     """Send it."""
-    import apprise
-
     asked = json.load(sys.stdin)
     # A redirection must not get the secret part of the address.
     asset = apprise.AppriseAsset(http_redirects=False)
@@ -31,13 +57,17 @@ def main() -> int:
     service.redirects = False
     services = apprise.Apprise(asset=asset)
     services.add(service)
+    refusals = Refusals()
+    refusals.note()
     sent = services.notify(
         asked["body"],
         title=asked["title"],
         notify_type=asked["kind"],
         body_format=apprise.NotifyFormat.TEXT,
     )
-    return 0 if sent else NOT_SENT
+    if sent:
+        return 0
+    return REFUSED if refusals.seen else NOT_SENT
 
 
 if __name__ == "__main__":

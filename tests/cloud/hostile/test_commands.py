@@ -46,7 +46,7 @@ from tpu_fleet.history.record import places_known
 from tpu_fleet.history.store import History, Look
 from tpu_fleet.notify.message import Message
 from tpu_fleet.notify.outbox import Outbox, Way
-from tpu_fleet.notify.render import as_json, environment, mail, post
+from tpu_fleet.notify.render import as_json, environment, notice
 from tpu_fleet.on_worker.run_reader import BEGINNING
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
@@ -371,9 +371,8 @@ WAY = Way("mail")
 def sendable(controller: Controller, messages: Sequence[Message]) -> Sequence[Message]:
     """See that every way can send the messages, and that they steer nothing."""
     for message in messages:
-        for form in ("json", "slack", "ntfy"):
-            post(message, form, 20).body.decode()
-        bytes(mail(message, "a@example.org", ["b@example.org"], 20))
+        told = notice(message, 20)
+        assert controls("\n".join(told.values())) == []
         env = "".join(environment(message).values())
         assert controls("\n".join((message.title, message.text, *message.log, env))) == []
         assert json.loads(as_json(message, 20))["title"] == message.title
@@ -413,8 +412,8 @@ def test_a_worker_that_makes_up_runs(controller: Controller) -> None:
     told = sendable(controller, delivered(memory.outbox, now))
     text = "\n".join(f"{one.title}\n{one.text}" for one in told)
     assert all(one.title in text for one in news)
-    for form in ("json", "slack", "ntfy"):
-        bodies = "".join(str(post(one, form, 20)) for one in told)
+    for form in (as_json, notice):
+        bodies = "".join(str(form(one, 20)) for one in told)
         assert all(one.title in bodies for one in news)
     assert "and 980 more on evil" in text
     assert all(memory.outbox.knows(one.key) for one in news)

@@ -66,7 +66,7 @@ class Hook:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hush"
+        self.url = f"json://127.0.0.1:{self.server.server_port}/hush"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def titles(self) -> list[str]:

@@ -20,7 +20,9 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     cloud: Emulator, watched: Any, hook: Any
 ) -> None:
     watched.get(SOLO)
-    watched.declare(fleet_slices=[SOLO], fleet_notify=[{"webhook": hook.url}])
+    told = watched.folder / "told"
+    ways = [{"apprise": hook.url}, {"command": f"cat >> {told}; echo >> {told}"}]
+    watched.declare(fleet_slices=[SOLO], fleet_notify=ways)
     first = watched.start()
     watched.wait_for("this watcher is active now")
     before = watched.node()
@@ -41,7 +43,7 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     watched.wait_for("solo: it is a new node")
     watched.until(lambda: "solo was preempted" in hook.titles())
     assert hook.titles().count("solo was preempted") == 1
-    [message] = [json.loads(one["body"]) for one in hook.got][:1]
+    message = json.loads(told.read_text().splitlines()[0])
     assert (message["event"], message["slice"]) == ("preempted", "solo")
     assert "hush" not in watched.said() + json.dumps(watched.status())
     shown = watched.command("--status")
@@ -62,7 +64,7 @@ def test_a_slice_that_is_not_there_is_asked_for_beside_one_that_is(
 def test_what_is_kept_is_told_and_left_alone(cloud: Emulator, watched: Any, hook: Any) -> None:
     watched.get(SOLO)
     watched.declare(
-        fleet_slices=[{**SOLO, "on_preempt": "keep"}], fleet_notify=[{"webhook": hook.url}]
+        fleet_slices=[{**SOLO, "on_preempt": "keep"}], fleet_notify=[{"apprise": hook.url}]
     )
     cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
     done = watched.command("--once")
@@ -80,7 +82,7 @@ def test_a_slice_comes_back_without_a_token_for_its_keys(
         monkeypatch.delenv(name, raising=False)
     watched.declare(
         fleet_slices=[SOLO],
-        fleet_notify=[{"webhook": hook.url}],
+        fleet_notify=[{"apprise": hook.url}],
         user_accounts_users=[{"name": "alice", "uid": 2001}],
         git_access_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
         fleet_github_api_url=f"{cloud.url}api/v3",
@@ -153,7 +155,7 @@ def test_outages_and_expired_credentials_are_said_once_and_survived(
     cloud: Emulator, watched: Any, hook: Any
 ) -> None:
     watched.get(SOLO)
-    watched.declare(fleet_slices=[SOLO], fleet_notify=[{"webhook": hook.url}])
+    watched.declare(fleet_slices=[SOLO], fleet_notify=[{"apprise": hook.url}])
     cloud.fault("unavailable")
     assert watched.command("--once").returncode == 1
     watched.start()
@@ -210,31 +212,33 @@ def test_a_mistake_in_the_fleet_file_is_told_and_what_was_read_before_holds(
     cloud: Emulator, watched: Any, hook: Any
 ) -> None:
     watched.get(SOLO)
-    told = [{"webhook": hook.url}]
+    told = [{"apprise": hook.url}]
     watched.declare(fleet_slices=[SOLO], fleet_notify=told)
     watched.start()
     watched.wait_for("this watcher is active now")
     watched.declare(fleet_slices=[{**SOLO, "tiers": "spot"}], fleet_notify=[])
     watched.until(lambda: "The fleet file cannot be read" in hook.titles())
-    assert "Did you mean tier?" in json.loads(hook.got[0]["body"])["text"]
+    assert "Did you mean tier?" in json.loads(hook.got[0]["body"])["message"]
     assert watched.status()["slices"][0]["phase"] == "ready"
     watched.declare(fleet_slices=[SOLO], fleet_notify=told)
     watched.until(lambda: "Over: The fleet file cannot be read" in hook.titles())
 
 
 def test_what_the_grant_does_not_hold_any_more_is_told_and_deleted(
-    cloud: Emulator, watched: Any, hook: Any
+    cloud: Emulator, watched: Any
 ) -> None:
     watched.get(SOLO)
+    told = watched.folder / "told"
     ended = {"zone": cloud.zone, "generation": "v4", "tier": "on_demand", "chips": 32}
     watched.declare(
         fleet_slices=[{**SOLO, "on_grant_end": "delete"}],
         fleet_allocations=[{**ended, "ends": "2020-01-31"}],
-        fleet_notify=[{"webhook": hook.url}],
+        fleet_notify=[{"command": f"cat >> {told}; echo >> {told}"}],
     )
     assert watched.command("--once").returncode == 0
     assert watched.node() == {}
     assert "- delete node solo" in watched.said()
-    assert [json.loads(one["body"])["event"] for one in hook.got] == ["grant_ending"]
+    [message] = told.read_text().splitlines()
+    assert json.loads(message)["event"] == "grant_ending"
     assert watched.command("--once").returncode == 0
-    assert len(hook.got) == 1
+    assert told.read_text().splitlines() == [message]

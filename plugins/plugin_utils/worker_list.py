@@ -97,8 +97,8 @@ def write_files(
 ) -> Written:
     """Write the list and the ssh configuration; `variables` are those of the controller.
 
-    Raises ValueError where the folder of this fleet's state is another fleet's or not named, OSError
-    where it cannot be written.
+    Raises ValueError where the folder of this fleet's state is another fleet's or has no name,
+    OSError where it cannot be written.
     """
     foreign = problems_of(variables, template, note=not only_look)
     if foreign:

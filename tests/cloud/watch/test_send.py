@@ -197,7 +197,7 @@ def test_what_cannot_even_be_written_is_not_sent(monkeypatch: Any) -> None:
         raise ValueError("hush")
 
     monkeypatch.setattr("tpu_fleet.notify.send.notice", broken)
-    with pytest.raises(RefusedError, match="cannot be formatted: ValueError$"):
+    with pytest.raises(RefusedError, match=r"cannot be formatted: ValueError$"):
         send(MESSAGE, {"apprise": "json://x"})
 
 

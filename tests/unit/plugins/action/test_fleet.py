@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -12,8 +11,9 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
-from ansible_collections.tpu.fleet.plugins.action import fleet, watch_settings
+from ansible_collections.tpu.fleet.plugins.action import fleet
 from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils.watch_settings import watch_settings
 
 ZONE = "us-central2-b"
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "on_finish": "stop"}
@@ -117,20 +117,18 @@ def test_who_takes_down_needs_no_grant() -> None:
     assert run(given, {}) == given
 
 
-def test_the_watcher_is_told_the_same_and_no_secret_of_runs(tmp_path: Path) -> None:
-    path = tmp_path / "settings.json"
+def test_the_watcher_is_told_the_same_and_no_secret_of_runs() -> None:
     more = {
         "fleet_project": "p",
         "fleet_state_dir": "/state",
-        "ansible_inventory_sources": ["inventory"],
+        "fleet_ssh_user": "ubuntu",
+        "fleet_ssh_public_key": "ssh-ed25519 AAAA",
         "nfs_share_shares": [{"slice": "solo", "path": "/data"}],
     }
     variables = {**VARIABLES, **more}
-    arguments = {"dest": str(path), "ssh_keys": ["ubuntu:ssh-ed25519 AAAA"]}
-    action = action_of(watch_settings, arguments, variables)
-    assert action.run(task_vars=variables)["changed"]
-    assert path.stat().st_mode & 0o777 == 0o600
-    text = path.read_text()
+    template = Templar(loader=DataLoader(), variables=variables).template
+    settings = watch_settings(variables, template)
+    text = json.dumps(settings, default=lambda value: value.isoformat())
     said = json.loads(text)
     assert "hush" not in text
     assert said["runs"] == [{"name": "digits", "slices": ["solo"]}]
@@ -141,4 +139,4 @@ def test_the_watcher_is_told_the_same_and_no_secret_of_runs(tmp_path: Path) -> N
     assert (wanted["prune"], wanted["warn_days"], wanted["self_setup"]) == (True, 7.0, None)
     assert wanted["allocations"][0]["ends"] == "2027-03-31"
     assert wanted["marks"] == run({}, VARIABLES)["marks"]
-    assert wanted["ssh_keys"] == arguments["ssh_keys"]
+    assert wanted["ssh_keys"] == ["ubuntu:ssh-ed25519 AAAA"]

@@ -21,7 +21,7 @@ from . import service
 from .ground import AnotherWatcherError, Ground
 
 if TYPE_CHECKING:
-    from .loop import Options
+    from .state import Options
 
 
 LOG_BYTES = 2 << 20
@@ -118,7 +118,7 @@ def watch(
     except service.ServiceError as error:
         raise click.ClickException(str(error)) from error
     # Imported here, because --status needs neither ansible-runner nor asyncssh.
-    from .loop import Options
+    from .state import Options
 
     run(ground, Options(interval, hosts_every, playbooks, lease, page, not no_logs), once)
 
@@ -162,7 +162,7 @@ def _log_to(path: Path) -> None:
 
 def what_waits(secret: Sequence[str]) -> str:
     """Return what the service could not do for lack of a token; read without these variables."""
-    from .loop import no_token
+    from .look import no_token
     from .read import read_settings
 
     there = {name: os.environ.pop(name) for name in secret}

@@ -17,11 +17,12 @@ from slices_seen import slice_seen
 
 from tpu_fleet.notify.message import Message
 from tpu_fleet.notify.send import NotSentError
-from tpu_fleet.watch import clock, loop
+from tpu_fleet.watch import clock, loop, report
 from tpu_fleet.watch.clock import SteadyClock
 from tpu_fleet.watch.ground import Ground, Settings
 from tpu_fleet.watch.lease import ProjectLease, read
 from tpu_fleet.watch.memory import SliceMemory
+from tpu_fleet.watch.state import Options
 
 HOUR = 3600.0
 LEASE = 900.0
@@ -31,7 +32,6 @@ SAID: dict[str, Any] = {
     "api_endpoint": "",
     "fleet": {"owner": "managed", "slices": []},
     "state_dir": "/state",
-    "inventory": ["inventory"],
     "notify": [{"name": "people", "command": "true", "per_hour": 3}],
     "runs": [],
 }
@@ -84,21 +84,21 @@ class Watcher(loop.Watcher):
 
     def __init__(self, earth: Earth, computer: Computer) -> None:
         computer.folder.mkdir(exist_ok=True)
-        super().__init__(Ground((), computer.folder), loop.Options(lease=LEASE))
-        self.settings = Settings.from_dict(SAID)
-        self._lease = ProjectLease(
+        super().__init__(Ground((), computer.folder), Options(lease=LEASE))
+        self.state.settings = Settings.from_dict(SAID)
+        self.lead.lease = ProjectLease(
             cast(Any, earth), lambda: earth.now, "managed", computer.name, LEASE
         )
         self.acted = 0
 
-    def _read_settings(self) -> None:
+    def read_settings(self) -> None:
         pass
 
     def look_at_slices(self) -> None:
         pass
 
-    def _begin_jobs(self, now: float) -> None:
-        self.acted += self._lease is not None and self._lease.holds(now)
+    def begin_jobs(self, now: float) -> None:
+        self.acted += self.lead.lease is not None and self.lead.lease.holds(now)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_whatever_happens_to_clocks_one_watcher_acts_and_the_limit_holds(
         if earth.at is not None:
             sent[earth.at.name].append(earth.now)
 
-    monkeypatch.setattr(loop, "send", send)
+    monkeypatch.setattr(report, "send", send)
     both, watchers, acted = computers(tmp_path, "one", "two"), {}, 0
     for computer in both:
         with earth.on(computer):
@@ -180,9 +180,9 @@ def test_whatever_happens_to_clocks_one_watcher_acts_and_the_limit_holds(
                 if what == "asleep":
                     continue
                 watcher = watchers[computer.name]
-                watcher._next_look = watcher.acted = 0
-                told = Message("failed", f"{step}", "", watcher.clock.now(), key=f"{step}")
-                watcher._tell([told])
+                watcher.state.next_look = watcher.acted = 0
+                told = Message("failed", f"{step}", "", watcher.state.clock.now(), key=f"{step}")
+                watcher.report.tell([told])
                 watcher.tick()
             if watcher.acted:
                 acted += 1
@@ -206,20 +206,20 @@ def test_what_cannot_be_sent_is_kept_though_the_clock_is_a_month_ahead(
             raise NotSentError("the line is dead")
         went.append(message)
 
-    monkeypatch.setattr(loop, "send", send)
+    monkeypatch.setattr(report, "send", send)
     [one] = computers(tmp_path, "one")
     with earth.on(one):
         watcher = Watcher(earth, one)
-        watcher._tell([Message("failed", "a run failed", "", time.time())])
-        watcher._deliver()
+        watcher.report.tell([Message("failed", "a run failed", "", time.time())])
+        watcher.report.deliver(watcher.save)
         one.wrong = 30 * 24 * HOUR
-        watcher._deliver()
+        watcher.report.deliver(watcher.save)
         one.wrong = -HOUR
         broken = False
-        watcher._deliver()
+        watcher.report.deliver(watcher.save)
         assert went == []  # the pause of a minute is not over
         earth.now += 61
-        watcher._deliver()
+        watcher.report.deliver(watcher.save)
     assert [message.title for message in went] == ["a run failed"]
     # People read the time of the computer, wrong as it is.
     assert went[0].at == pytest.approx(BEGIN - HOUR)
@@ -250,9 +250,9 @@ def test_nobody_is_taken_for_idle_while_the_computer_was_off(earth: Earth, tmp_p
     with earth.on(one):
         watcher = Watcher(earth, one)
         known = SliceMemory(uid="u", phase="ready", asked_at=BEGIN, idle_since=BEGIN - 3000)
-        watcher.seen = [slice_seen("pair", "ready", "")]
-        watcher.memory = watcher.memory.with_slice("pair", known)
+        watcher.state.seen = [slice_seen("pair", "ready", "")]
+        watcher.state.memory = watcher.state.memory.with_slice("pair", known)
         watcher.save()
-        assert Watcher(earth, one).memory.slice("pair").asked_at == BEGIN
+        assert Watcher(earth, one).state.memory.slice("pair").asked_at == BEGIN
         one.boot += 1
-        assert Watcher(earth, one).memory.slice("pair").asked_at == 0.0
+        assert Watcher(earth, one).state.memory.slice("pair").asked_at == 0.0

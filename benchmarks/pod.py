@@ -46,7 +46,7 @@ KEX = "curve25519-sha256"
 ASYNCSSH = """
 import asyncio, sys
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings, fan_out
-from tpu_fleet.workers.ask import known_fleet
+from tpu_fleet.workers.inventory.lookup import known_fleet
 
 async def main():
     settings = Settings(kex="cheap", connects_per_second=1e6)

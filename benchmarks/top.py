@@ -40,9 +40,9 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 from fleet_seen import DISK, RUN
 
 from tpu_fleet.on_worker.run_reader import BEGINNING, LOOK, OURS
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.run_answers import ask_for_runs
-from tpu_fleet.workers.run_follow import RunFollower
+from tpu_fleet.workers.ask.run_answers import ask_for_runs
+from tpu_fleet.workers.ask.run_follow import RunFollower
+from tpu_fleet.workers.inventory.hosts import Known
 
 BIN = ROOT / ".venv/bin"
 USER, PORT, KEX = "ubuntu", 2222, "curve25519-sha256"

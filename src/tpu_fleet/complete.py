@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from .workers.names import NameOf
+from .workers.inventory.names import NameOf
 
 TABLE = Path(__file__).with_name("command_line.json")
 

@@ -17,8 +17,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 
 from tpu_fleet.history import look
 from tpu_fleet.history.store import Event, History, Look, Point
-from tpu_fleet.workers import run_view
-from tpu_fleet.workers.fleet_facts import FleetView
+from tpu_fleet.workers.ask import run_view
+from tpu_fleet.workers.inventory.fleet_facts import FleetView
 
 DAY = 86400.0
 STEP_SECONDS = 0.8

@@ -12,10 +12,10 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from tpu_fleet.commands.status import Row
 from tpu_fleet.top.lines import Now
-from tpu_fleet.workers.fleet_facts import FleetView
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.run_answers import told
-from tpu_fleet.workers.run_follow import Heard
+from tpu_fleet.workers.ask.run_answers import told
+from tpu_fleet.workers.ask.run_follow import Heard
+from tpu_fleet.workers.inventory.fleet_facts import FleetView
+from tpu_fleet.workers.inventory.hosts import Known
 
 CLOCK = 100_000.0
 """The workers' time."""

@@ -35,10 +35,10 @@ from tpu_fleet.on_worker.runs import RunFiles
 from tpu_fleet.top.lines import Now
 from tpu_fleet.top.source import heard_in
 from tpu_fleet.watch.hosts import HostSeen, host_of
-from tpu_fleet.workers.fleet_facts import FleetView, view_of
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.run_answers import Answers, understood
-from tpu_fleet.workers.run_view import RunView, views_of
+from tpu_fleet.workers.ask.run_answers import Answers, understood
+from tpu_fleet.workers.ask.run_view import RunView, views_of
+from tpu_fleet.workers.inventory.fleet_facts import FleetView, view_of
+from tpu_fleet.workers.inventory.hosts import Known
 
 NOW = 1_795_825_560.0
 """28 November 2026, 00:26."""

@@ -32,7 +32,7 @@ from tpu_fleet.top.command import text_of
 from tpu_fleet.top.lines import TROUBLE, Line, by_run, by_slice, by_worker, head_of
 from tpu_fleet.watch.hosts import hear, runs_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
-from tpu_fleet.workers.run_view import RunView
+from tpu_fleet.workers.ask.run_view import RunView
 
 NAN = "loss is NaN since step 121; last checkpoint before it: step 100"
 MAINTENANCE = "maintenance is planned: SCHEDULED at 2026-11-28 00:39 UTC"

@@ -18,6 +18,7 @@ CLOUD = HOUSE / "src" / "tpu_local_cloud"
 PACKAGES = {
     COLLECTION: "ansible_collections.tpu.fleet.plugins.module_utils",
     PROGRAM: "tpu_fleet",
+    PROGRAM / "workers": "tpu_fleet.workers",
     CLOUD: "tpu_local_cloud",
     CLOUD / "model": "tpu_local_cloud.model",
 }
@@ -64,6 +65,8 @@ def imports(path: Path, house: Path) -> Iterator[tuple[int, Path]]:
         else:
             continue
         target = start.joinpath(*module.split(".")) if module else start
+        if not target.is_relative_to(house):
+            continue  # what a house of rooms in another house imports from there is said there
         for name in found.names:
             part = target / name.name
             is_part = part.is_dir() or part.with_suffix(".py").exists()

@@ -18,8 +18,8 @@ from ..show.figures import amount
 from ..show.fleet import grant_table
 from ..show.table import print_tables
 from ..show.waiting import waiting_for
-from ..workers.fleet_facts import read_fleet
-from ..workers.play import PlayError, read_inventory
+from ..workers.inventory.fleet_facts import read_fleet
+from ..workers.inventory.read import PlayError, read_inventory
 from .trc_mail import EXAMPLE, Entry, Mail, as_yaml, read_mail, with_ends
 
 # Not a date, so that the checks refuse a fleet file that contains it.

@@ -15,12 +15,12 @@ from ..on_worker.run_states import ENDED, RUNNING
 from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
-from ..workers.ask import ask_or_say_why, known_fleet
-from ..workers.hosts import Known, select
-from ..workers.log_plan import pause_after
-from ..workers.names import NameOf
-from ..workers.run_answers import Answers, ask_for_runs
-from ..workers.run_view import Run
+from ..workers.ask.run_answers import Answers, ask_for_runs
+from ..workers.ask.run_view import Run
+from ..workers.inventory.hosts import Known, select
+from ..workers.inventory.lookup import ask_or_say_why, known_fleet
+from ..workers.inventory.names import NameOf
+from ..workers.logs.plan import pause_after
 from .logs import checked_name
 from .many import guarded
 from .runs import no_such_run

@@ -14,7 +14,8 @@ import click
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Talk
 
 from ..show.output import Complaints
-from ..workers.copy_tar import (
+from ..workers.ask.on_all import Job
+from ..workers.copy.tar import (
     PACK,
     UNPACK,
     CopyError,
@@ -25,7 +26,6 @@ from ..workers.copy_tar import (
     pieces_of,
     unpack,
 )
-from ..workers.on_all import Job
 from .many import Many, options_of_many, run_job
 
 CHANGED_WHILE_READ = 1

@@ -11,8 +11,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
-from ..workers.names import NameOf
-from ..workers.play import Event, PlayError, fact_of, play, reason_of
+from ..workers.inventory.names import NameOf
+from ..workers.inventory.read import PlayError, reason_of
+from ..workers.play import Event, fact_of, play
 
 COLOURS = {"fail": "red", "warn": "yellow", "ok": "green", "skipped": "dim"}
 """The colour of each state, the worst first."""

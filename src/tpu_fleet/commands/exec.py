@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import click
 
 from ..show.output import Grouped, Json, Tagged, colours_here
-from ..workers.on_all import Job, remote_command
-from ..workers.view import View
+from ..workers.ask.on_all import Job, remote_command
+from ..workers.ask.view import View
 from .many import Many, options_of_many, run_job
 
 

@@ -14,11 +14,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import EN
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import make_room
 
 from ..show.output import Tagged, colours_here, exit_code, problems
-from ..workers.hosts import Known, fold, place_of
-from ..workers.log_follow import Follower, Wanted, results_of
-from ..workers.log_plan import endings
-from ..workers.names import NameOf
-from ..workers.view import View
+from ..workers.ask.view import View
+from ..workers.inventory.hosts import Known, fold, place_of
+from ..workers.inventory.names import NameOf
+from ..workers.logs.follow import Follower, Wanted, results_of
+from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
 

@@ -25,11 +25,11 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import (
 )
 
 from ..show.output import exit_code, problems, summary
-from ..workers.ask import known_fleet
-from ..workers.hosts import Known, select
-from ..workers.names import NameOf
-from ..workers.on_all import Job, on_all
-from ..workers.view import View
+from ..workers.ask.on_all import Job, on_all
+from ..workers.ask.view import View
+from ..workers.inventory.hosts import Known, select
+from ..workers.inventory.lookup import known_fleet
+from ..workers.inventory.names import NameOf
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""

@@ -27,8 +27,8 @@ from ..page.render import html_of
 from ..page.serve import Live, keep_new, server_of
 from ..show.figures import amount
 from ..show.waiting import waiting_for
-from ..workers.play import PlayError
-from ..workers.run_answers import ask_for_runs
+from ..workers.ask.run_answers import ask_for_runs
+from ..workers.inventory.read import PlayError
 from . import status
 
 EVERY = 15.0

@@ -18,10 +18,10 @@ from ..show.output import exit_code, problems
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
 from ..show.waiting import waiting_for
-from ..workers.hosts import fold
-from ..workers.names import NameOf
-from ..workers.run_answers import Answers, ask_for_runs
-from ..workers.run_view import RunView, views_of
+from ..workers.ask.run_answers import Answers, ask_for_runs
+from ..workers.ask.run_view import RunView, views_of
+from ..workers.inventory.hosts import fold
+from ..workers.inventory.names import NameOf
 from .many import Many, guarded, options_of_many
 
 COLUMNS = (

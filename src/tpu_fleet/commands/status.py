@@ -23,11 +23,11 @@ from ..show.figures import amount
 from ..show.fleet import API, NOTHING, costs_table, grant_table, planned, queue_table
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
-from ..workers.fleet_facts import FleetView, read_fleet
-from ..workers.hosts import NO_CONFIG, Known
-from ..workers.play import PlayError, read_inventory
-from ..workers.run_answers import Answers, ask_for_runs
-from ..workers.run_view import RunView, views_of
+from ..workers.ask.run_answers import Answers, ask_for_runs
+from ..workers.ask.run_view import RunView, views_of
+from ..workers.inventory.fleet_facts import FleetView, read_fleet
+from ..workers.inventory.hosts import NO_CONFIG, Known
+from ..workers.inventory.read import PlayError, read_inventory
 from .runs import described
 from .runs import table_of as runs_table
 

@@ -25,9 +25,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
-from ..workers.names import NameOf
-from ..workers.play import Event, PlayError, fact_of, play, problem_of
-from ..workers.worker_program import port_command
+from ..workers.ask.worker_program import port_command
+from ..workers.inventory.names import NameOf
+from ..workers.inventory.read import PlayError
+from ..workers.play import Event, fact_of, play, problem_of
 
 LOOK_AGAIN_AFTER = 3
 """After this many failures in a row, addresses are read from the API again."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..workers.run_answers import Answers
-from ..workers.run_view import Run, view_of
+from ..workers.ask.run_answers import Answers
+from ..workers.ask.run_view import Run, view_of
 from .store import Event, Look, Point
 
 if TYPE_CHECKING:
     # It brings Ansible's inventory, which a command that only keeps what it saw does not need.
-    from ..workers.fleet_facts import FleetView
+    from ..workers.inventory.fleet_facts import FleetView
 
 MOST_RUNS = 100
 """Runs of one slice that are kept: more of them is a worker that invents some."""

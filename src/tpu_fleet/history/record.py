@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..workers.ansible_config import inventory_sources, state_of
-from ..workers.hosts import Known, place_of
-from ..workers.run_answers import Answers
+from ..workers.ask.run_answers import Answers
+from ..workers.inventory.ansible_config import inventory_sources, state_of
+from ..workers.inventory.hosts import Known, place_of
 from . import look
 from .store import GAP, KEPT_DAYS, Event, History, HistoryError, Look
 from .story import BEGUN, RunStory, runs_of
 
 if TYPE_CHECKING:
     # As in look.
-    from ..workers.fleet_facts import FleetView
+    from ..workers.inventory.fleet_facts import FleetView
 
 HISTORY = "history.db"
 option_of_days = click.option(

@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
     RUNNING,
 )
 
-from ..workers.run_view import RunView
+from ..workers.ask.run_view import RunView
 from .causes import (
     NO_INTERRUPTION,
     PREEMPTED,

@@ -24,7 +24,7 @@ from ..history.store import GAP, LOOKED, Event, History, Span
 from ..history.story import Attempt, Burn, Day, RunStory
 from ..show.cost import days_left, total
 from ..show.fleet import planned
-from ..workers.run_view import RunView
+from ..workers.ask.run_view import RunView
 from . import draw, words
 from .curves import Curve, Shape, curves_of
 from .draw import Axis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..workers.fleet_facts import FleetView
+from ..workers.inventory.fleet_facts import FleetView
 from .cost import dollars, per_hour, time_left, total
 from .table import Column, Table
 

@@ -18,8 +18,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
-from ..workers.hosts import fold, in_order
-from ..workers.view import Terminal, View
+from ..workers.ask.view import Terminal, View
+from ..workers.inventory.hosts import fold, in_order
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green")
 IN_MEMORY = 1 << 16

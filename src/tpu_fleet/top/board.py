@@ -11,9 +11,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ..show.figures import loss_text, speed_text
 from ..show.fleet import costs_table, grant_table, queue_table
 from ..show.times import long
-from ..workers.fleet_facts import FleetView
-from ..workers.hosts import fold
-from ..workers.run_view import RunView
+from ..workers.ask.run_view import RunView
+from ..workers.inventory.fleet_facts import FleetView
+from ..workers.inventory.hosts import fold
 from . import columns
 from .lines import TROUBLE, VIEWS, WAITS, WORKS, Line, Now, head_of, matching
 

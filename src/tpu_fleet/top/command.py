@@ -14,7 +14,7 @@ from ..commands.status import look
 from ..show.console import wide_console
 from ..show.figures import amount
 from ..show.waiting import waiting_for
-from ..workers.play import PlayError, require_fleet
+from ..workers.inventory.read import PlayError, require_fleet
 from . import columns
 from .lines import Now, by_slice, head_of
 

@@ -20,10 +20,10 @@ from ..commands.status import Row
 from ..show.cost import time_left, total
 from ..show.fleet import NOTHING, planned
 from ..show.times import long
-from ..workers.fleet_facts import FleetView
-from ..workers.hosts import Known, place_of
-from ..workers.run_follow import Heard
-from ..workers.run_view import Run, RunView, view_of
+from ..workers.ask.run_follow import Heard
+from ..workers.ask.run_view import Run, RunView, view_of
+from ..workers.inventory.fleet_facts import FleetView
+from ..workers.inventory.hosts import Known, place_of
 
 TROUBLE, WAITS, IDLE, WORKS = range(4)
 """How urgent a row is; the first come first."""

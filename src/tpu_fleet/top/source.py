@@ -12,12 +12,12 @@ from pathlib import Path
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from ..commands.status import Looked, Row, look, rows_of
-from ..workers.ansible_config import inventory_sources
-from ..workers.ask import note_names, read_known
-from ..workers.fleet_facts import FleetView
-from ..workers.hosts import NO_CONFIG, Known
-from ..workers.run_answers import Answers, ask_for_runs
-from ..workers.run_follow import Heard, RunFollower
+from ..workers.ask.run_answers import Answers, ask_for_runs
+from ..workers.ask.run_follow import Heard, RunFollower
+from ..workers.inventory.ansible_config import inventory_sources
+from ..workers.inventory.fleet_facts import FleetView
+from ..workers.inventory.hosts import NO_CONFIG, Known
+from ..workers.inventory.lookup import note_names, read_known
 from .lines import Now, rows_known
 
 API_SECONDS = 30.0

@@ -19,7 +19,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
 )
 
 from .. import on_worker
-from ..workers.worker_program import program
+from ..workers.ask.worker_program import program
 from .hosts import HostSeen, host_of
 
 PROGRAM = program(*on_worker.PAST).encode()

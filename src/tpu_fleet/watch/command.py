@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..show.console import wide_console
-from ..workers.ansible_config import without_fleet
-from ..workers.play import PlayError
+from ..workers.inventory.ansible_config import without_fleet
+from ..workers.inventory.read import PlayError
 from . import service
 from .ground import AnotherWatcherError, Ground
 

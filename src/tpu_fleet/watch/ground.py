@@ -28,7 +28,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import RetryPolicy
 
 from ..history.record import HISTORY
-from ..workers.ansible_config import inventory_sources, state_of
+from ..workers.inventory.ansible_config import inventory_sources, state_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
 """The next poll repeats a failed request; a poll does not wait."""

@@ -15,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import ENDED
 
 from ..notify.message import Message
-from ..workers.run_view import Run, RunView, state_of_run, views_of
+from ..workers.ask.run_view import Run, RunView, state_of_run, views_of
 from . import tell
 from .decide import SliceSeen
 from .memory import Memory, SliceMemory

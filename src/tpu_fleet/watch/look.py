@@ -15,9 +15,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apis import apis_
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 
-from ..workers.ask import read_known
-from ..workers.hosts import Known
-from ..workers.play import PlayError
+from ..workers.inventory.hosts import Known
+from ..workers.inventory.lookup import read_known
+from ..workers.inventory.read import PlayError
 from . import after, ask_hosts, decide, seen, trouble
 from .decide import Finish, SliceSeen
 from .ground import Settings

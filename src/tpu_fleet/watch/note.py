@@ -20,7 +20,7 @@ from ..history.record import places_known
 from ..history.store import Event, History, HistoryError, Look
 from ..notify.message import Message
 from ..page.publish import Published
-from ..workers.fleet_facts import view_of
+from ..workers.inventory.fleet_facts import view_of
 from .decide import SliceSeen
 from .ground import Ground, Settings
 from .hosts import HostSeen

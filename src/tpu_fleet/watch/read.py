@@ -16,7 +16,8 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-from ..workers.play import Event, PlayError, play, read_inventory, reason_of
+from ..workers.inventory.read import PlayError, read_inventory, reason_of
+from ..workers.play import Event, play
 from .ground import Settings
 
 SECONDS = 300.0
@@ -87,7 +88,7 @@ def _prepare() -> None:
 
 
 def _workers() -> None:
-    from ..workers.ask import ask
+    from ..workers.inventory.lookup import ask
 
     ask()
 

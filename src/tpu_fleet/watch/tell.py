@@ -14,7 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 from ..history.causes import of_checkpoints
 from ..notify.message import Message
 from ..show.times import long
-from ..workers.run_view import RunView
+from ..workers.ask.run_view import RunView
 from .trouble import Said
 
 TROUBLES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -12,49 +11,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 
-from .ansible_config import inventory_sources, without_fleet
-
-if TYPE_CHECKING:
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
+from .inventory.ansible_config import inventory_sources
+from .inventory.read import PlayError, require_fleet
 
 # A host in no group of the fleet. Ansible refuses a limit that leaves only localhost although there
 # are other hosts, which happens for a slice that does not exist yet.
 NOBODY = "tpu-fleet-nobody"
 Event = Mapping[str, Any]
-
-
-class PlayError(RuntimeError):
-    """Ansible failed before it reached the hosts; the message is its own."""
-
-
-class NoFleetError(PlayError):
-    """Ansible has no inventory in this folder; the message says how to name one."""
-
-
-def require_fleet() -> None:
-    """Fail in a folder without a fleet, for which Ansible would show an empty one."""
-    missing = without_fleet(os.environ, Path.cwd())
-    if missing:
-        raise NoFleetError(missing)
-
-
-def read_inventory(fresh: bool = False) -> Inventory:
-    """Return the inventory of this folder, read in this process; if fresh, not from a cache."""
-    require_fleet()
-    # Imported here, because most commands do not need Ansible.
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
-        Inventory,
-        InventoryError,
-    )
-
-    try:
-        return Inventory.read(inventory_sources(os.environ, Path.cwd()), Path.cwd(), fresh)
-    except InventoryError as error:
-        raise PlayError(reason_of(str(error)) or str(error)) from error
 
 
 def problem_of(event: Event) -> tuple[str, str] | None:
@@ -79,16 +46,6 @@ def fact_of(event: Event, name: str) -> Any:
         return None
     result: Mapping[str, Any] = event.get("event_data", {}).get("res") or {}
     return (result.get("ansible_facts") or {}).get(name)
-
-
-def reason_of(said: str) -> str:
-    """Return the inventory plugin's error from Ansible's output, without colours."""
-    found = re.search(
-        r"(?:Failed to parse inventory with '(?:auto|tpu\.fleet\.tpu)' plugin|^\[ERROR\]): (.+)",
-        re.sub(r"\x1b\[[0-9;]*m", "", said),
-        re.MULTILINE,
-    )
-    return found[1] if found else ""
 
 
 def _beside_us() -> str:

@@ -15,8 +15,8 @@ import pytest
 from fleet_folder import TPU_FLEET, Fleet
 from sshd import Farm
 
-from tpu_fleet.workers.ask import read_known
-from tpu_fleet.workers.run_follow import RunFollower
+from tpu_fleet.workers.ask.run_follow import RunFollower
+from tpu_fleet.workers.inventory.lookup import read_known
 
 SECONDS = 40.0
 
@@ -179,7 +179,7 @@ def test_a_folder_without_a_fleet(tmp_path: Path, fleet: Fleet) -> None:
 def test_workers_that_go_and_come_back(
     farm: Farm, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tpu_fleet.workers.run_follow.PAUSES", (0.5,))
+    monkeypatch.setattr("tpu_fleet.workers.ask.run_follow.PAUSES", (0.5,))
     known = read_known((os.path.realpath(fleet.folder / "hosts.yml"),), fleet.environment)
     assert known is not None
     follower = RunFollower(known, 5)

@@ -60,11 +60,12 @@ from tpu_fleet.watch.hosts import HostSeen, hear, host_of
 from tpu_fleet.watch.jobs import variables_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
 from tpu_fleet.watch.note import of_hosts
-from tpu_fleet.workers import log_follow, on_all, run_answers
-from tpu_fleet.workers.fleet_facts import FleetView
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.log_follow import Follower, Wanted, results_of
-from tpu_fleet.workers.run_follow import RunFollower
+from tpu_fleet.workers.ask import on_all, run_answers
+from tpu_fleet.workers.ask.run_follow import RunFollower
+from tpu_fleet.workers.inventory.fleet_facts import FleetView
+from tpu_fleet.workers.inventory.hosts import Known
+from tpu_fleet.workers.logs import follow as log_follow
+from tpu_fleet.workers.logs.follow import Follower, Wanted, results_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -35,10 +35,10 @@ from tpu_fleet.cli import main
 from tpu_fleet.commands import doctor, runs, status
 from tpu_fleet.commands.many import Many
 from tpu_fleet.history.record import HISTORY
-from tpu_fleet.workers.ansible_config import inventory_sources, state_of
-from tpu_fleet.workers.play import PlayError
-from tpu_fleet.workers.run_answers import Answers
-from tpu_fleet.workers.run_view import Run
+from tpu_fleet.workers.ask.run_answers import Answers
+from tpu_fleet.workers.ask.run_view import Run
+from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
+from tpu_fleet.workers.inventory.read import PlayError
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

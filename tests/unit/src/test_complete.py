@@ -13,8 +13,8 @@ from click.shell_completion import ShellComplete
 
 from tpu_fleet.cli import COMMANDS, imported, main
 from tpu_fleet.complete import TABLE, described, outline
-from tpu_fleet.workers import names
-from tpu_fleet.workers.ansible_config import inventory_sources
+from tpu_fleet.workers.inventory import names
+from tpu_fleet.workers.inventory.ansible_config import inventory_sources
 
 PROGRAM = """
 import os, sys

@@ -21,7 +21,7 @@ from tpu_fleet.history.record import HISTORY
 from tpu_fleet.history.store import History
 from tpu_fleet.history.story import RunStory
 from tpu_fleet.page.model import page_of
-from tpu_fleet.workers.ansible_config import inventory_sources, state_of
+from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
 
 from . import ledger
 from .plan import QUAD, SOLO, WORKERS

@@ -11,8 +11,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
 
 from tpu_fleet.commands.attach import Meant, choose, ssh_command, why_not
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.run_view import Run
+from tpu_fleet.workers.ask.run_view import Run
+from tpu_fleet.workers.inventory.hosts import Known
 
 
 def run(name: str, host: str, state: str = "running", **more: str) -> Run:

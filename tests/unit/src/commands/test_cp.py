@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tpu_fleet.commands.cp import Place, place_of, plan
-from tpu_fleet.workers.copy_tar import (
+from tpu_fleet.workers.copy.tar import (
     COMPLETE,
     UNPACK,
     CopyError,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tpu_fleet.commands.history import history
 from tpu_fleet.history.record import HISTORY
-from tpu_fleet.workers.ansible_config import inventory_sources, state_of
+from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
 
 
 @pytest.fixture

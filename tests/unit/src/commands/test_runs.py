@@ -32,14 +32,14 @@ from tpu_fleet.show.console import wide_console
 from tpu_fleet.show.table import print_tables
 from tpu_fleet.top.lines import Now, by_run
 from tpu_fleet.top.source import heard_in
-from tpu_fleet.workers import hosts as fleet_hosts
-from tpu_fleet.workers import run_answers
-from tpu_fleet.workers.fleet_facts import FleetView
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.names import read_names, remember
-from tpu_fleet.workers.run_answers import Answers, pieces, understood
-from tpu_fleet.workers.run_view import views_of
-from tpu_fleet.workers.worker_program import reader_command
+from tpu_fleet.workers.ask import run_answers
+from tpu_fleet.workers.ask.run_answers import Answers, pieces, understood
+from tpu_fleet.workers.ask.run_view import views_of
+from tpu_fleet.workers.ask.worker_program import reader_command
+from tpu_fleet.workers.inventory import hosts as fleet_hosts
+from tpu_fleet.workers.inventory.fleet_facts import FleetView
+from tpu_fleet.workers.inventory.hosts import Known
+from tpu_fleet.workers.inventory.names import read_names, remember
 
 GROUPS = {
     "tpu_slice_pair": ("pair-w0", "pair-w1"),

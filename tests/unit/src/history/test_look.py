@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from tpu_fleet.history import look
 from tpu_fleet.history.look import MOST_RUNS
 from tpu_fleet.history.store import Look
-from tpu_fleet.workers.run_view import Run
+from tpu_fleet.workers.ask.run_view import Run
 
 
 def seen(worker: int = 0, state: str = "running", run: str = "digits", **more: Any) -> Run:

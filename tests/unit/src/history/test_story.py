@@ -17,7 +17,7 @@ from tpu_fleet.history.story import (
     runs_of,
     workers_of,
 )
-from tpu_fleet.workers.run_view import RunView
+from tpu_fleet.workers.ask.run_view import RunView
 
 DAY = 20_000 * 86400.0
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tpu_fleet import on_worker
-from tpu_fleet.workers.worker_program import PACKAGE, program
+from tpu_fleet.workers.ask.worker_program import PACKAGE, program
 
 SOON = {"CPU = 30": "CPU = 1", "LIFE = 90": "LIFE = 2", "MEMORY = 1 << 30": "MEMORY = 1 << 28"}
 ENDLESS = {

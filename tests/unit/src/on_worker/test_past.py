@@ -21,7 +21,7 @@ from tpu_fleet.on_worker import log_places, past
 from tpu_fleet.on_worker.log_files import Open
 from tpu_fleet.on_worker.run_reader import BEGINNING
 from tpu_fleet.on_worker.runs import LOG_LEAST, RunFiles
-from tpu_fleet.workers.worker_program import modules, past_commands, program
+from tpu_fleet.workers.ask.worker_program import modules, past_commands, program
 
 
 def line(at: float, name: str = "hang", **more: Any) -> str:

@@ -22,7 +22,7 @@ from run_agent.logs import LogFile
 from tpu_fleet import on_worker
 from tpu_fleet.on_worker import log_files, log_places, run_reader, runs
 from tpu_fleet.on_worker.runs import RunFiles
-from tpu_fleet.workers.worker_program import modules, program, reader_command
+from tpu_fleet.workers.ask.worker_program import modules, program, reader_command
 
 Pieces = list[tuple[dict[str, Any], bytes]]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tpu_fleet.on_worker import service_port
 from tpu_fleet.on_worker.listeners import Listener, name_of
-from tpu_fleet.workers.worker_program import port_command
+from tpu_fleet.workers.ask.worker_program import port_command
 
 V4, V6, OUTSIDE, ANY = "0100007F", "00000000000000000000000001000000", "0200000A", "00000000"
 BOB, ALICE = 2002, 2001

@@ -12,7 +12,7 @@ import pytest
 from tpu_fleet.history import look
 from tpu_fleet.history.store import GAP, History, Look
 from tpu_fleet.page.model import MOST_USERS, Page, colours_of, page_of
-from tpu_fleet.workers.run_view import Run
+from tpu_fleet.workers.ask.run_view import Run
 
 NOW = 1_795_644_000.0
 SLICES = [("pair", 8, "spot"), ("solo", 4, "on_demand")]

@@ -11,7 +11,7 @@ from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.show.cost import dollars, per_hour, time_left, total
 from tpu_fleet.show.fleet import costs_table, grant_table, queue_table
 from tpu_fleet.show.table import Table, print_tables
-from tpu_fleet.workers.fleet_facts import FleetView, view_of
+from tpu_fleet.workers.inventory.fleet_facts import FleetView, view_of
 
 NODE: dict[str, Any] = {
     "name": "solo",

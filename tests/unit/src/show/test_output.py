@@ -22,8 +22,8 @@ from tpu_fleet.show.output import (
     same_output,
     summary,
 )
-from tpu_fleet.workers.on_all import remote_command
-from tpu_fleet.workers.view import View
+from tpu_fleet.workers.ask.on_all import remote_command
+from tpu_fleet.workers.ask.view import View
 
 OK = Kind.DONE
 

@@ -14,8 +14,8 @@ from tpu_fleet.history.story import RunStory
 from tpu_fleet.show import fleet
 from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.show.table import Column, Table, fitting, folds, print_tables
-from tpu_fleet.workers.fleet_facts import FleetView
-from tpu_fleet.workers.run_view import RunView
+from tpu_fleet.workers.ask.run_view import RunView
+from tpu_fleet.workers.inventory.fleet_facts import FleetView
 
 NAN = {"what": "nan", "step": 121, "at": 7.0, "saved_step": 100}
 WHY = "4 failures in 1 h, the last: worker 0: exit code 1: RESOURCE_EXHAUSTED: Attempting to "

@@ -17,8 +17,8 @@ from tpu_fleet.commands.status import Row
 from tpu_fleet.top.board import HELP, Board, details
 from tpu_fleet.top.command import text_of
 from tpu_fleet.top.lines import Now
-from tpu_fleet.workers.run_follow import Heard
-from tpu_fleet.workers.run_view import Run
+from tpu_fleet.workers.ask.run_follow import Heard
+from tpu_fleet.workers.ask.run_view import Run
 
 VIEWS = ("slices", "workers", "runs", "grant")
 HOSTILE = texts(Path("/canary"))

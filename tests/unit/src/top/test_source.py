@@ -15,12 +15,12 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
 from tpu_fleet.commands.status import Looked
 from tpu_fleet.top.source import Source
-from tpu_fleet.workers.fleet_facts import FleetView
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.names import read_names, remember
-from tpu_fleet.workers.play import PlayError
-from tpu_fleet.workers.run_follow import Heard
-from tpu_fleet.workers.run_view import Run
+from tpu_fleet.workers.ask.run_follow import Heard
+from tpu_fleet.workers.ask.run_view import Run
+from tpu_fleet.workers.inventory.fleet_facts import FleetView
+from tpu_fleet.workers.inventory.hosts import Known
+from tpu_fleet.workers.inventory.names import read_names, remember
+from tpu_fleet.workers.inventory.read import PlayError
 
 
 def run_on(host: str, name: str) -> Run:

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from tpu_fleet.cli import main
 from tpu_fleet.workers import play as play_module
-from tpu_fleet.workers.play import PlayError, play, reason_of
+from tpu_fleet.workers.inventory.read import PlayError, reason_of
+from tpu_fleet.workers.play import play
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tpu_fleet.history.store import History, Look
 from tpu_fleet.history.story import QUIET
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
-from tpu_fleet.workers.run_view import Run
+from tpu_fleet.workers.ask.run_view import Run
 
 T = 1_795_640_000.0
 

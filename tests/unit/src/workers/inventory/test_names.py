@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tpu_fleet.workers import names
-from tpu_fleet.workers.ask import note_names
-from tpu_fleet.workers.hosts import Known
-from tpu_fleet.workers.names import LARGEST, read_names, remember
+from tpu_fleet.workers.inventory import names
+from tpu_fleet.workers.inventory.hosts import Known
+from tpu_fleet.workers.inventory.lookup import note_names
+from tpu_fleet.workers.inventory.names import LARGEST, read_names, remember
 
 SOURCES = ("/fleet/inventory",)
 HOSTILE = [

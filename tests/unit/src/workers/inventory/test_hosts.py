@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
 from ansible_collections.tpu.fleet.plugins.plugin_utils.worker_list import list_path, list_text
 
-from tpu_fleet.workers.ansible_config import inventory_sources
-from tpu_fleet.workers.ask import read_known
-from tpu_fleet.workers.hosts import Known, fold, in_order, select, unfold
+from tpu_fleet.workers.inventory.ansible_config import inventory_sources
+from tpu_fleet.workers.inventory.hosts import Known, fold, in_order, select, unfold
+from tpu_fleet.workers.inventory.lookup import read_known
 
 NAMES = ["solo", "pair-w0", "pair-w1", *(f"pod-w{number}" for number in range(12))]
 GROUPS = {

@@ -21,12 +21,12 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
-from .ask import ask_or_say_why
-from .hosts import Known, fold, place_of
-from .log_plan import FRUITLESS, Step, Watched, Worker, next_step
-from .run_answers import pieces
-from .view import View
-from .worker_program import reader_command
+from ..ask.run_answers import pieces
+from ..ask.view import View
+from ..ask.worker_program import reader_command
+from ..inventory.hosts import Known, fold, place_of
+from ..inventory.lookup import ask_or_say_why
+from .plan import FRUITLESS, Step, Watched, Worker, next_step
 
 SIGN_OF_LIFE = 15.0
 SILENCE = 60.0

@@ -19,9 +19,9 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
-from ..on_worker.run_reader import BEGINNING
-from .ask import note_names
-from .hosts import Known, place_of
+from ...on_worker.run_reader import BEGINNING
+from ..inventory.hosts import Known, place_of
+from ..inventory.lookup import note_names
 from .on_all import Job, on_all
 from .run_view import Run, state_of_run
 from .view import View

@@ -21,7 +21,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind, LocalTrouble
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
-from .hosts import Known
+from ..inventory.hosts import Known
 from .run_answers import pieces, told
 from .run_view import Run
 from .worker_program import reader_command

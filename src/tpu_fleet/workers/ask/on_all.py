@@ -23,8 +23,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
-from .ask import ask_or_say_why
-from .hosts import Known, in_order
+from ..inventory.hosts import Known, in_order
+from ..inventory.lookup import ask_or_say_why
 from .view import View
 
 # Ends the command with its connection, because sshd does not without a terminal. It checks that the

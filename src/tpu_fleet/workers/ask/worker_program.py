@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
 
-from .. import on_worker
+from ... import on_worker
 
 PACKAGE = on_worker.__name__
 # Modules come only from the sent texts, not from folders on the worker.

@@ -23,7 +23,7 @@ def read_known(sources: Sequence[str], environment: Mapping[str, str]) -> Known 
 
 def ask() -> Known:
     """Read the workers of the fleet in this folder from the API, and keep them."""
-    from .play import PlayError, read_inventory
+    from .read import PlayError, read_inventory
 
     inventory = read_inventory(fresh=True)
     from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
@@ -49,7 +49,7 @@ def known_fleet(refresh: bool) -> Known:
 
 def ask_or_say_why() -> Known:
     """Look up the workers; print failures."""
-    from .play import NoFleetError, PlayError
+    from .read import NoFleetError, PlayError
 
     try:
         return ask()

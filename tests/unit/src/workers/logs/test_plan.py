@@ -9,7 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
 
-from tpu_fleet.workers.log_plan import Step, Watched, Worker, endings, next_step, pause_after
+from tpu_fleet.workers.logs.plan import Step, Watched, Worker, endings, next_step, pause_after
 
 DONE, AGAIN, GIVE_UP = Step("done"), Step("again"), Step("give up")
 ENDED = {"met": True, "end": "succeeded"}

@@ -1,0 +1,4 @@
+"""Files that are copied to and from workers, as tar streams.
+
+May import: nothing.
+"""

@@ -36,7 +36,15 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from ..module_utils._core.worker_words import AnswerError
 from ..module_utils._inventory.connections import CHEAP_KEX
-from .ssh_failures import BEGUN, HAS_ASYNCSSH, Failure, Kind, LocalTrouble, Seen, failure_of
+from .ssh_failures import (
+    BEGUN,
+    HAS_ASYNCSSH,
+    ConnectionProgress,
+    Failure,
+    Kind,
+    LocalTrouble,
+    failure_of,
+)
 from .ssh_targets import Target
 
 # Whoever calls fan_out without it is told.
@@ -610,7 +618,7 @@ class _Host:
             known = False
         return failure_of(
             trouble,
-            Seen(
+            ConnectionProgress(
                 address=self.target.address,
                 user=self.target.user,
                 key_name=self.target.key_name,

@@ -65,7 +65,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConnectionProgress:
     """How far the connection had come."""
 
     address: str = ""
@@ -91,7 +91,7 @@ class LocalTrouble(Exception):
         self.remedy = remedy
 
 
-def failure_of(error: BaseException, seen: Seen) -> Failure:
+def failure_of(error: BaseException, seen: ConnectionProgress) -> Failure:
     """Say what an exception means, given how far it went."""
     if isinstance(error, LocalTrouble):
         return Failure(Kind.LOCAL, error.says, error.remedy)
@@ -112,7 +112,7 @@ def failure_of(error: BaseException, seen: Seen) -> Failure:
     return _of_network(error, seen)
 
 
-def _while_it_ran(error: BaseException, seen: Seen) -> Failure:
+def _while_it_ran(error: BaseException, seen: ConnectionProgress) -> Failure:
     if isinstance(error, TimeoutError):
         return Failure(
             Kind.TIMEOUT,
@@ -126,7 +126,7 @@ def _while_it_ran(error: BaseException, seen: Seen) -> Failure:
     )
 
 
-def _of_ssh(error: BaseException, seen: Seen) -> Failure | None:
+def _of_ssh(error: BaseException, seen: ConnectionProgress) -> Failure | None:
     text = _text(error)
     no_host_key = isinstance(error, asyncssh.KeyExchangeFailed) and "host key" in text.lower()
     if isinstance(error, asyncssh.HostKeyNotVerifiable) or no_host_key:
@@ -161,7 +161,7 @@ def _of_ssh(error: BaseException, seen: Seen) -> Failure | None:
     return None
 
 
-def _lost(seen: Seen, text: str) -> Failure:
+def _lost(seen: ConnectionProgress, text: str) -> Failure:
     if seen.proxy:
         said = f": {seen.proxy_said}" if seen.proxy_said else ""
         return Failure(Kind.PROXY, f"the proxy command ended{said}", "Run it by hand to see why.")
@@ -172,7 +172,7 @@ def _lost(seen: Seen, text: str) -> Failure:
     )
 
 
-def _too_late(seen: Seen) -> Failure:
+def _too_late(seen: ConnectionProgress) -> Failure:
     after = f"after {seen.waited:.0f} s"
     if seen.proxy and not seen.greeted:
         said = f": {seen.proxy_said}" if seen.proxy_said else ""
@@ -192,7 +192,7 @@ def _too_late(seen: Seen) -> Failure:
     )
 
 
-def _of_network(error: BaseException, seen: Seen) -> Failure:
+def _of_network(error: BaseException, seen: ConnectionProgress) -> Failure:
     if isinstance(error, ConnectionRefusedError):
         return Failure(
             Kind.REFUSED,

@@ -20,7 +20,7 @@ from ..show.table import print_tables
 from ..show.waiting import waiting_for
 from ..workers.inventory.fleet_facts import read_fleet
 from ..workers.inventory.read import PlayError, read_inventory
-from .trc_mail import EXAMPLE, Entry, Mail, as_yaml, read_mail, with_ends
+from .trc_mail import EXAMPLE, GrantEntry, Mail, as_yaml, read_mail, with_ends
 
 # Not a date, so that the checks refuse a fleet file that contains it.
 FILL_IN = "FILL-IN"
@@ -87,12 +87,12 @@ def import_(
         raise click.exceptions.Exit(1)
 
 
-def _lasts_unclear(mail: Mail, entries: Sequence[Entry], start: date | None) -> bool:
+def _lasts_unclear(mail: Mail, entries: Sequence[GrantEntry], start: date | None) -> bool:
     """Return whether the mail gives days, but no first day is known."""
     return mail.days is not None and start is None and any(not entry.ends for entry in entries)
 
 
-def _doubts(mail: Mail, entries: Sequence[Entry], start: date | None) -> list[str]:
+def _doubts(mail: Mail, entries: Sequence[GrantEntry], start: date | None) -> list[str]:
     lines = [f"line {item.line}: {item.text}\n  {item.why}" for item in mail.unclear]
     if _lasts_unclear(mail, entries, start):
         lines.append(

@@ -33,7 +33,7 @@ CHANGED_WHILE_READ = 1
 
 
 @dataclass(frozen=True)
-class Place:
+class CopyPlace:
     """One side of a copy: here, on all workers, or on one."""
 
     path: str
@@ -41,12 +41,12 @@ class Place:
     host: str = ""
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> CopyPlace:
     """Parse :path, HOST:path or path; ./a:b is a local file."""
     match = re.fullmatch(r"([A-Za-z0-9._\[\],-]*):(.*)", text, re.DOTALL)
     if match:
-        return Place(match[2], remote=True, host=match[1])
-    return Place(text)
+        return CopyPlace(match[2], remote=True, host=match[1])
+    return CopyPlace(text)
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Copy:
     """Sources and target of a copy."""
 
     up: bool
-    sources: tuple[Place, ...]
-    target: Place
+    sources: tuple[CopyPlace, ...]
+    target: CopyPlace
 
     @property
     def host(self) -> str:

@@ -34,7 +34,7 @@ def table_of(report: dict[str, Any], everything: bool) -> Table:
     return table
 
 
-def look(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, Any]:
+def ask_doctor(limit: str | None, fix: bool, time_limit: float | None) -> dict[str, Any]:
     """Run the playbook; return its report."""
     found: list[dict[str, Any]] = []
     said: list[str] = []
@@ -88,7 +88,7 @@ def doctor(
     """
     try:
         with waiting_for("Checking the fleet and its workers"):
-            report = look(limit, fix, time_limit)
+            report = ask_doctor(limit, fix, time_limit)
     except PlayError as error:
         click.echo(f"Error: {visible(str(error))}", err=True)
         context.exit(2)

@@ -39,7 +39,7 @@ from ..begin.answers import FLEET_KEY, Answers, Code, Person, data_of, framework
 from ..begin.days import DATE, date_of, last_day_of
 from ..begin.files import installed
 from .dialogue import BACK, END_OF_TEXT, Dialogue, WrongAnswer
-from .trc_mail import EXAMPLE, Entry, Mail, as_yaml, read_mail, with_ends
+from .trc_mail import EXAMPLE, GrantEntry, Mail, as_yaml, read_mail, with_ends
 
 T = TypeVar("T")
 EXAMPLES = {"jax": "examples/jax", "torch_xla": "examples/torch_xla"}
@@ -311,7 +311,7 @@ class Interview:
             ends = f"until {entry.ends}" if entry.ends else "without an end"
             self.say(f"  {number}. {entry.zone}: {amount} {what}, {entry.tier}, {ends}")
 
-        def take(said: str) -> Entry:
+        def take(said: str) -> GrantEntry:
             if not said.isdecimal() or not 1 <= int(said) <= len(entries):
                 raise WrongAnswer(f"{said!r} is no number from 1 to {len(entries)}.")
             return entries[int(said) - 1]
@@ -327,7 +327,7 @@ class Interview:
         smallest = chosen.accelerator_type or (sizes[0] if sizes else None)
         self._type(smallest)
 
-    def _entries_of_mail(self) -> list[Entry]:
+    def _entries_of_mail(self) -> list[GrantEntry]:
         told = self.told
         if told.grant_mail:
             try:
@@ -406,7 +406,7 @@ class Interview:
         def take(said: str) -> None:
             if not said.isdecimal():
                 raise WrongAnswer(f"{said!r} is not a whole number.")
-            entry = Entry(
+            entry = GrantEntry(
                 answers.zone,
                 answers.tier,
                 accelerator_type=answers.accelerator_type,

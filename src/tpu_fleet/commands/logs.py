@@ -17,7 +17,7 @@ from ..show.output import Tagged, colours_here, exit_code, problems
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import Known, fold, place_of
 from ..workers.inventory.names import NameOf
-from ..workers.logs.follow import Follower, Wanted, results_of
+from ..workers.logs.follow import Follower, WantedLogs, results_of
 from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
@@ -123,7 +123,7 @@ def logs(
         known, names = many.workers()
         names = of_worker(known, names, worker)
         view = View() if len(names) == 1 else Tagged(names, colours_here(sys.stdout))
-        wanted = Wanted(
+        wanted = WantedLogs(
             {"run": run, "follow": follow, "tail": tail, "since": since},
             many.user,
             many.sudo,

@@ -34,10 +34,10 @@ from . import status
 EVERY = 15.0
 
 
-def look(history: History) -> Inventory:
+def look_and_keep(history: History) -> Inventory:
     """Ask the API and the workers, as `status` does, and keep what they say."""
     with waiting_for("Asking the API for nodes, grant and costs"):
-        seen = status.look()
+        seen = status.look_at_fleet()
     known, view = seen.known, seen.view
     workers = list(known.fleet.targets)
     with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
@@ -98,7 +98,7 @@ def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interva
     try:
         history = history_here()
         try:
-            inventory = look(history)
+            inventory = look_and_keep(history)
             name = name_of(inventory)
             if serve:
                 show_live(history, lambda: shown(history, name, days, not no_logs), port, interval)
@@ -147,7 +147,7 @@ def renewed(history: History, page: Callable[[], Page], live: Live) -> Callable[
 
     def again() -> str:
         try:
-            look(history)
+            look_and_keep(history)
         except (PlayError, InventoryError, HistoryError, TpuError, click.ClickException) as error:
             click.echo(f"Nothing new: {visible(str(error))}", err=True)
             return live.html.decode()

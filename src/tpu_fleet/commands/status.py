@@ -123,7 +123,7 @@ class Looked:
     view: FleetView
 
 
-def look() -> Looked:
+def look_at_fleet() -> Looked:
     """Ask the API for workers, grant, queue and costs of the fleet in this folder."""
     inventory = read_inventory()
     known = Known(NO_CONFIG, inventory.fleet())
@@ -133,7 +133,7 @@ def look() -> Looked:
 def collect() -> tuple[list[Row], Answers, FleetView]:
     """Ask the API and the workers of the fleet in this folder."""
     with waiting_for("Asking the API for nodes, grant and costs"):
-        seen = look()
+        seen = look_at_fleet()
     known = seen.known
     # Their addresses were just read from the API, so no second read is needed.
     workers = list(known.fleet.targets)

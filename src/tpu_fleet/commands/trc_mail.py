@@ -35,7 +35,7 @@ _OTHER = re.compile(r".*--zone|.*\bgcloud\b|\$ |(?:from|to|cc|date|sent|subject)
 
 
 @dataclass(frozen=True)
-class Entry:
+class GrantEntry:
     """One line of the grant."""
 
     zone: str
@@ -60,7 +60,7 @@ class Unclear:
 class Mail:
     """The content of a mail: entries, unclear lines, and the number of days of the grant."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[GrantEntry] = field(default_factory=list)
     unclear: list[Unclear] = field(default_factory=list)
     days: int | None = None
 
@@ -97,7 +97,7 @@ def read_mail(text: str) -> Mail:
     return mail
 
 
-def with_ends(mail: Mail, ends: date | None, start: date | None) -> list[Entry]:
+def with_ends(mail: Mail, ends: date | None, start: date | None) -> list[GrantEntry]:
     """Return the entries with their last day.
 
     The first day counts: 30 days from the 1st end with the 30th.
@@ -107,7 +107,7 @@ def with_ends(mail: Mail, ends: date | None, start: date | None) -> list[Entry]:
     return [replace(entry, ends=ends) for entry in mail.entries]
 
 
-def as_yaml(entries: Sequence[Entry], end: str | None = None) -> str:
+def as_yaml(entries: Sequence[GrantEntry], end: str | None = None) -> str:
     """Write entries as in a fleet file, and add an end to those without one."""
     lines = ["fleet_allocations:"]
     for entry in entries:
@@ -125,14 +125,14 @@ def as_yaml(entries: Sequence[Entry], end: str | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _entry(line: str) -> Entry:
+def _entry(line: str) -> GrantEntry:
     """Parse a line of the grant; every word must be understood."""
     said = _LINE.fullmatch(" ".join(line.split()))
     if not said or int(said["number"]) < 1:
         raise Doubt(f"is not of the form: {EXAMPLE}")
     amount, kind = int(said["number"]), said["tpu"].lower()
     word = said["tier"].lower().replace("-", "_").replace(" ", "_")
-    base = Entry(said["zone"].lower(), "spot" if word == "preemptible" else word)
+    base = GrantEntry(said["zone"].lower(), "spot" if word == "preemptible" else word)
     if said["unit"].lower().startswith("chip"):
         kind = kind.replace("v5litepod", "v5e")
         if kind not in GENERATIONS:

@@ -10,7 +10,7 @@ import click
 from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
 
 from ..commands.many import guarded
-from ..commands.status import look
+from ..commands.status import look_at_fleet
 from ..show.console import wide_console
 from ..show.figures import amount
 from ..show.waiting import waiting_for
@@ -71,7 +71,7 @@ def table() -> int:
 
     try:
         with waiting_for("Asking the API for nodes, grant and costs"):
-            looked = look()
+            looked = look_at_fleet()
     except (PlayError, InventoryError) as error:
         raise click.ClickException(str(error)) from error
     with waiting_for(f"Asking {amount(len(looked.known.fleet.targets), 'worker')} for their runs"):

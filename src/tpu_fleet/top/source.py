@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
 
-from ..commands.status import Looked, Row, look, rows_of
+from ..commands.status import Looked, Row, look_at_fleet, rows_of
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_follow import Heard, RunFollower
 from ..workers.inventory.ansible_config import inventory_sources
@@ -32,7 +32,7 @@ class Source:
     def __init__(
         self,
         every: int,
-        ask_api: Callable[[], Looked] = look,
+        ask_api: Callable[[], Looked] = look_at_fleet,
         stored: Callable[[], Known | None] | None = None,
     ) -> None:
         known = (stored or stored_fleet)()

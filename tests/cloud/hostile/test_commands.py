@@ -65,7 +65,7 @@ from tpu_fleet.workers.ask.run_follow import RunFollower
 from tpu_fleet.workers.inventory.fleet_facts import FleetView
 from tpu_fleet.workers.inventory.hosts import Known
 from tpu_fleet.workers.logs import follow as log_follow
-from tpu_fleet.workers.logs.follow import Follower, Wanted, results_of
+from tpu_fleet.workers.logs.follow import Follower, WantedLogs, results_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -271,7 +271,7 @@ def test_logs(controller: Controller, capsys: pytest.CaptureFixture[str]) -> Non
     controller.answer(pieces, log)
     terminal = TerminalText()
     controller.monkeypatch.setattr(sys, "stdout", terminal)
-    wanted = Wanted({"run": "digits", "follow": False}, settings=Settings(timeout=2 * LIMIT))
+    wanted = WantedLogs({"run": "digits", "follow": False}, settings=Settings(timeout=2 * LIMIT))
     view = Tagged(NAMES, False)
     follower = Follower(known_fleet(), NAMES, wanted, view)
     began = time.monotonic()

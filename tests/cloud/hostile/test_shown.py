@@ -146,14 +146,14 @@ def test_doctor(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = dict.fromkeys(("host", "check", "subject", "says", "remedy"), text)
     report = {"rows": [{**row, "status": "fail"}], "exit_code": 2, "status": "fail"}
     report["lines"] = [f"fixed: {text}", text, f"1 fail: {text}"]
-    monkeypatch.setattr(doctor, "look", lambda *_: report)
+    monkeypatch.setattr(doctor, "ask_doctor", lambda *_: report)
     said("doctor", code=2, alone=f"fixed: {text}")
     assert told("doctor", code=2)["rows"][0]["says"] == text
 
     def fails(*_: Any) -> Any:
         raise PlayError(text)
 
-    monkeypatch.setattr(doctor, "look", fails)
+    monkeypatch.setattr(doctor, "ask_doctor", fails)
     said("doctor", code=2)
 
 

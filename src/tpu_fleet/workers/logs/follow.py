@@ -36,7 +36,7 @@ LOOK_AGAIN_AFTER = 15.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedLogs:
     """The request."""
 
     asked: Mapping[str, Any]
@@ -81,7 +81,7 @@ class Notes:
 class Follower:
     """One connection for each worker; a lost one is resumed where it was lost."""
 
-    def __init__(self, known: Known, names: Sequence[str], wanted: Wanted, view: View) -> None:
+    def __init__(self, known: Known, names: Sequence[str], wanted: WantedLogs, view: View) -> None:
         self.fleet = known.fleet
         self.wanted = wanted
         self.view = view

@@ -9,13 +9,15 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import (
     BEGUN,
     ELSEWHERE,
+    ConnectionProgress,
     Kind,
     LocalTrouble,
-    Seen,
     failure_of,
 )
 
-SEEN = Seen(address="10.0.0.1", user="ubuntu", key_name="tpu.1.0", waited=15.2, keys="/key")
+SEEN = ConnectionProgress(
+    address="10.0.0.1", user="ubuntu", key_name="tpu.1.0", waited=15.2, keys="/key"
+)
 TCP = replace(SEEN, connected=True)
 SSH = replace(TCP, greeted=True)
 RUNS = replace(SSH, begun=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tpu_fleet.commands.cp import Place, place_of, plan
+from tpu_fleet.commands.cp import CopyPlace, place_of, plan
 from tpu_fleet.workers.copy.tar import (
     COMPLETE,
     UNPACK,
@@ -25,17 +25,17 @@ from tpu_fleet.workers.copy.tar import (
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("a", Place("a")),
-        ("./a:b", Place("./a:b")),
-        ("/x/a:b", Place("/x/a:b")),
-        (":a", Place("a", remote=True)),
-        (":", Place("", remote=True)),
-        (":/x:y", Place("/x:y", remote=True)),
-        ("pair-w0:a b", Place("a b", remote=True, host="pair-w0")),
-        ("pair-w[0-3,7]:/a", Place("/a", remote=True, host="pair-w[0-3,7]")),
+        ("a", CopyPlace("a")),
+        ("./a:b", CopyPlace("./a:b")),
+        ("/x/a:b", CopyPlace("/x/a:b")),
+        (":a", CopyPlace("a", remote=True)),
+        (":", CopyPlace("", remote=True)),
+        (":/x:y", CopyPlace("/x:y", remote=True)),
+        ("pair-w0:a b", CopyPlace("a b", remote=True, host="pair-w0")),
+        ("pair-w[0-3,7]:/a", CopyPlace("/a", remote=True, host="pair-w[0-3,7]")),
     ],
 )
-def test_places(text: str, place: Place) -> None:
+def test_places(text: str, place: CopyPlace) -> None:
     assert place_of(text) == place
 
 

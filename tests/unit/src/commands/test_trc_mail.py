@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpu_fleet.commands.trc_mail import Entry, read_mail, with_ends
+from tpu_fleet.commands.trc_mail import GrantEntry, read_mail, with_ends
 
-V4 = Entry("us-central2-b", "on_demand", generation="v4", chips=32)
-V3 = Entry("europe-west4-a", "on_demand", accelerator_type="v3-8", count=5)
+V4 = GrantEntry("us-central2-b", "on_demand", generation="v4", chips=32)
+V3 = GrantEntry("europe-west4-a", "on_demand", accelerator_type="v3-8", count=5)
 
 
 @pytest.mark.parametrize(
@@ -26,19 +26,19 @@ V3 = Entry("europe-west4-a", "on_demand", accelerator_type="v3-8", count=5)
         ("5 on-demand Cloud TPU v3-8 devices in zone europe-west4-a", V3),
         (
             "100 preemptible Cloud TPU v2-8 device(s) in zone us-central1-f",
-            Entry("us-central1-f", "spot", accelerator_type="v2-8", count=100),
+            GrantEntry("us-central1-f", "spot", accelerator_type="v2-8", count=100),
         ),
         (
             "64 spot Cloud TPU v5e chips in zone europe-west4-b",
-            Entry("europe-west4-b", "spot", generation="v5e", chips=64),
+            GrantEntry("europe-west4-b", "spot", generation="v5e", chips=64),
         ),
         (
             "2 reserved Cloud TPU v5e-16 devices in zone us-central1-a",
-            Entry("us-central1-a", "reserved", accelerator_type="v5litepod-16", count=2),
+            GrantEntry("us-central1-a", "reserved", accelerator_type="v5litepod-16", count=2),
         ),
     ],
 )
-def test_a_line(line: str, entry: Entry) -> None:
+def test_a_line(line: str, entry: GrantEntry) -> None:
     mail = read_mail(line)
     assert mail.unclear == []
     assert mail.entries == [entry]
@@ -95,7 +95,7 @@ def test_a_whole_mail() -> None:
 """
     )
     assert mail.unclear == []
-    assert mail.entries == [Entry("europe-west4-a", "spot", generation="v6e", chips=64), V4]
+    assert mail.entries == [GrantEntry("europe-west4-a", "spot", generation="v6e", chips=64), V4]
     assert mail.days == 30
     ends = {entry.ends for entry in with_ends(mail, None, dt.date(2027, 3, 1))}
     assert ends == {dt.date(2027, 3, 30)}
@@ -139,13 +139,13 @@ places: dict[str, Any] = {
 }
 grants = st.lists(
     st.builds(
-        Entry,
+        GrantEntry,
         **places,
         generation=st.sampled_from(("v2", "v3", "v4", "v5e", "v5p", "v6e")),
         chips=st.integers(1, 20000),
     )
     | st.builds(
-        Entry,
+        GrantEntry,
         **places,
         accelerator_type=st.sampled_from(("v2-8", "v3-8", "v4-32", "v5litepod-16", "v6e-64")),
         count=st.integers(1, 200),
@@ -162,7 +162,7 @@ TIER_WORDS = {
 
 
 @given(grants, st.data())
-def test_lines_come_back_as_they_were(entries: list[Entry], data: st.DataObject) -> None:
+def test_lines_come_back_as_they_were(entries: list[GrantEntry], data: st.DataObject) -> None:
     lines = []
     for entry in entries:
         devices = data.draw(st.sampled_from(("devices", "device(s)")))

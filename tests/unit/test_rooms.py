@@ -12,11 +12,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = ROOT / "plugins" / "module_utils"
+CONTROLLER = ROOT / "plugins" / "plugin_utils"
 PROGRAM = ROOT / "src" / "tpu_fleet"
 HOUSE = ROOT / "local_cloud"
 CLOUD = HOUSE / "src" / "tpu_local_cloud"
+PLUGINS = "ansible_collections.tpu.fleet.plugins"
 PACKAGES = {
-    COLLECTION: "ansible_collections.tpu.fleet.plugins.module_utils",
+    COLLECTION: f"{PLUGINS}.module_utils",
+    CONTROLLER: f"{PLUGINS}.plugin_utils",
     PROGRAM: "tpu_fleet",
     PROGRAM / "workers": "tpu_fleet.workers",
     CLOUD: "tpu_local_cloud",
@@ -36,6 +39,8 @@ BEFORE = [
     COLLECTION / "_host/standing.py",
 ]
 REFUSED = (3, 8)
+# What the collection is made of, each on what stands before it.
+FLOORS = ("module_utils", "modules", "plugin_utils", "action")
 every_room = pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 
 
@@ -60,13 +65,11 @@ def imports(path: Path, house: Path) -> Iterator[tuple[int, Path]]:
         module = found.module or ""
         if found.level:
             start = path.parents[found.level - 1]
-        elif f"{module}.".startswith(f"{PACKAGES[house]}."):
-            start, module = house, module.removeprefix(PACKAGES[house]).lstrip(".")
+        elif f"{module}.".startswith(f"{PACKAGES.get(house, PLUGINS)}."):
+            start, module = house, module.removeprefix(PACKAGES.get(house, PLUGINS)).lstrip(".")
         else:
             continue
         target = start.joinpath(*module.split(".")) if module else start
-        if not target.is_relative_to(house):
-            continue  # what a house of rooms in another house imports from there is said there
         for name in found.names:
             part = target / name.name
             is_part = part.is_dir() or part.with_suffix(".py").exists()
@@ -109,6 +112,20 @@ def test_no_two_files_need_each_other(house: Path) -> None:
         for path in files(house)
     }
     TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_nothing_of_the_collection_imports_upwards(floor: str) -> None:
+    """An action may use plugin_utils, and that module_utils; not the other way."""
+    house = ROOT / "plugins"
+    above = FLOORS[FLOORS.index(floor) + 1 :]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in files(house / floor)
+        for line, target in imports(path, house)
+        if any(target.is_relative_to(house / name) for name in above)
+    ]
+    assert found == []
 
 
 @every_room

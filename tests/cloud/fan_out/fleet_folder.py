@@ -37,7 +37,6 @@ class Fleet:
                     "ansible_host": address,
                     "ansible_user": self.user,
                     "ansible_ssh_private_key_file": str(farm.key),
-                    "ansible_ssh_common_args": ssh_arguments(options),
                     "tpu_vm_ssh_options": options,
                 }
                 self.groups.setdefault(f"tpu_slice_{name}", {})[mine] = {}
@@ -45,6 +44,8 @@ class Fleet:
 
     def write(self) -> None:
         """Write the inventory: what the fleet says when it is asked."""
+        for host in self.groups["tpu"].values():
+            host["ansible_ssh_common_args"] = ssh_arguments(host["tpu_vm_ssh_options"])
         children = {group: {"hosts": hosts} for group, hosts in self.groups.items()}
         variables = {
             "fleet_state_dir": str(self.state),

@@ -21,7 +21,9 @@ ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
 # On the host, and only there, it is the action plugin of the modules without another one.
 IN_PROCESS = "plugins/plugin_utils/in_process.py"
 # What the filters of roles import.
-BESIDE = ("plugins/plugin_utils/role_specs.py", "plugins/plugin_utils/role_variables.py")
+BESIDE = tuple(
+    f"plugins/plugin_utils/role_{name}.py" for name in ("settings", "specs", "variables")
+)
 RUNTIME = "meta/runtime.yml"
 NAMES = (RUNTIME, "galaxy.yml")
 # Left out of roles, because no run of a role needs it.

@@ -27,16 +27,27 @@ class RoleVariables(Mapping[str, Any]):
         self._role, self._context, self._options = role, context, options_of(role)
 
     def __getitem__(self, name: str) -> Any:
+        value = self._value(name)
+        if value is missing:
+            raise KeyError(name)
+        return value
+
+    def there(self) -> dict[str, Any]:
+        """Return the variables that have a value, by name."""
+        values = {name: self._value(name) for name in self._options}
+        return {name: value for name, value in values.items() if value is not missing}
+
+    def _value(self, name: str) -> Any:
         own = name
         if not name.startswith(f"{self._role}_"):
             own = f"{self._role}_{_OF_OTHERS.get(name)}"
             if own not in self._options:
                 # Ansible's own login is nobody whom a role makes.
                 return None if name == "fleet_ssh_user" else UNREADABLE
-        value = self._context.resolve_or_missing(own) if own in self._options else missing
-        if value is missing:
-            raise KeyError(own)
-        return value
+        if own not in self._options:
+            return missing
+        value = self._context.resolve_or_missing(own)
+        return self._options[own].get("default", missing) if value is missing else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ NO_NEED = {
     ("python_env", "main.yml"): "takes what the first worker in the play resolved, or itself",
     ("python_env", "files.json.j2"): "reads the role's own files",
 }
+PARTS = ("tasks", "handlers", "vars", "templates")
 PHASES = ["validate", "install", "configure", "verify"]
 OTHER_HOSTS = re.compile(r"\bhostvars\b|\bgroups\[|\bansible_play_hosts\b|\bansible_play_batch\b")
 
@@ -62,6 +64,33 @@ def without_description(name: str, options: dict[str, Any]) -> list[str]:
     return found
 
 
+@functools.cache
+def words_of_yaml() -> frozenset[str]:
+    """Return the words of all that Ansible evaluates, but for the declarations themselves."""
+    files = [
+        path
+        for folder in (
+            "roles/*/tasks",
+            "roles/*/vars",
+            "roles/*/templates",
+            "playbooks",
+            "inventory",
+        )
+        for path in ROOT.glob(f"{folder}/**/*")
+        if path.is_file()
+    ]
+    made = [
+        line
+        for path in ROOT.glob("roles/*/defaults/main.yml")
+        for line in path.read_text().splitlines()
+        if "{{" in line
+    ]
+    texts = [path.read_text() for path in files]
+    # The name of the variable itself is before the colon.
+    texts += [line.partition(":")[2] for line in made]
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
+
+
 def controller_needs(text: str, tasks: list[dict[str, Any]]) -> list[str]:
     found = [key for task in tasks_in(tasks) for key in sorted(CONTROLLER_KEYS & set(task))]
     return found + CONTROLLER_LOOKUPS.findall(text) + OTHER_HOSTS.findall(text)
@@ -74,7 +103,7 @@ def test_roles_are_found() -> None:
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 class TestRole:
-    def test_specification_equals_the_defaults(self, role: Path) -> None:
+    def test_each_option_has_one_default(self, role: Path) -> None:
         defaults = load(role / "defaults" / "main.yml") or {}
         options = options_of(role)
         with_default = {
@@ -86,12 +115,25 @@ class TestRole:
             for key, value in defaults.items()
             if "{{" in str(value) and options[key]["type"] not in ("str", "path")
         }
-        assert with_default == {k: v for k, v in defaults.items() if k not in in_words}
+        assert {key: with_default[key] for key in defaults if key not in in_words} == {
+            key: value for key, value in defaults.items() if key not in in_words
+        }
+        assert in_words & set(with_default) == set()
         for key in in_words:
             source = re.findall(r"\w+", defaults[key])[0]
             assert f"The default is C({source})" in str(options[key]["description"]), key
         required = {key for key, option in options.items() if option.get("required")}
-        assert set(options) == set(defaults) | required
+        assert set(options) == set(with_default) | in_words | required
+
+    def test_defaults_are_only_what_is_read_as_a_variable(self, role: Path) -> None:
+        """Code has the defaults of the specification."""
+        defaults = load(role / "defaults" / "main.yml") or {}
+        made = {key for key, value in defaults.items() if "{{" in str(value)}
+        assert {key for key in set(defaults) - made if key not in words_of_yaml()} == set()
+        specified = {
+            key for key, option in options_of(role).items() if "{{" in str(option.get("default"))
+        }
+        assert specified <= made, "only Ansible evaluates it"
 
     def test_every_option_has_type_and_description(self, role: Path) -> None:
         assert without_description("", options_of(role)) == []

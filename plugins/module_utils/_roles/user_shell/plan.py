@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..here import is_on
+
 ETC = "/etc/tpu-fleet/shell"
 OHMYZSH = "/opt/tpu-fleet/ohmyzsh"
 CURRENT = f"{OHMYZSH}/current"
@@ -47,10 +49,10 @@ def people_here(
     """Return the users of this slice with their declared shells."""
     found = []
     for user in users:
-        if user.get("state") == "absent" or not _is_here(user, slice_name):
+        if user.get("state") == "absent" or not is_on(user, slice_name):
             continue
         wish = next(
-            (w for w in wishes if w.get("user") == user["name"] and _is_here(w, slice_name)), {}
+            (w for w in wishes if w.get("user") == user["name"] and is_on(w, slice_name)), {}
         )
         zsh = str(user.get("shell") or "").rpartition("/")[2] == "zsh"
         own = wish.get("plugins")
@@ -66,10 +68,6 @@ def people_here(
             )
         )
     return found
-
-
-def _is_here(entry: Mapping[str, Any], slice_name: str) -> bool:
-    return not entry.get("slices") or slice_name in entry["slices"]
 
 
 def mark(slice_name: str, worker: int, workers: int) -> str:

@@ -12,6 +12,7 @@ from struct import unpack_from
 from typing import Any
 
 from ..._host.mounts import GUARDS, UNDONE_BY
+from ..here import on_slice
 
 # A UUID made from the disk's name tells this role's file systems on any host.
 _NAMESPACE = uuid.UUID("5d2b6a1e-9c1f-5f0e-8a6e-7b1f0c4f3d21")
@@ -33,6 +34,8 @@ PATH = re.compile(r"(/[A-Za-z0-9@%+_.-]+)+")
 OPTION = re.compile(r"[A-Za-z0-9_.:=@%/+-]+")
 MODE = re.compile(r"0?[0-7]{3,4}")
 REFUSED = "would let what another machine wrote become root here. Leave it out"
+# The keys that say on which workers a disk is.
+_WHERE = ("slices", "workers")
 _NUMBERED = re.compile(r"google-persistent-disk-(\d+)")
 
 
@@ -55,6 +58,16 @@ class Wanted:
     def uuid(self) -> str:
         """Return the UUID for a file system that this role creates on the disk."""
         return str(uuid.uuid5(_NAMESPACE, self.name))
+
+
+def wanted_here(entries: Iterable[Mapping[str, Any]], slice_name: str, worker: int) -> list[Wanted]:
+    """Return the disks that are declared for one worker."""
+    found = []
+    for entry in on_slice(entries, slice_name):
+        if not entry["workers"] or worker in entry["workers"]:
+            disk = {key: value for key, value in entry.items() if key not in _WHERE}
+            found.append(Wanted(**{**disk, "options": tuple(disk["options"])}))
+    return found
 
 
 @dataclass(frozen=True)

@@ -13,22 +13,31 @@ from typing import Any
 from ..._host.as_user import UserError, account_of, as_user, read_plain
 from ..._host.services import FETCHED_DIR
 from ..._host.state import as_json, read_text, write_atomically
+from ..here import on_slice
 from . import plan as rules
 from .act import look_at, remove_file, write_file
+
+FOLDER = Path("/etc/tpu-fleet/secrets")
+PROFILE = Path("/etc/profile.d/tpu-fleet-secrets.sh")
 
 
 class Apply:
     """One apply of the module."""
 
-    def __init__(self, params: dict[str, Any], dry: bool) -> None:
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        dry: bool,
+        folder: Path = FOLDER,
+        profile: Path = PROFILE,
+    ) -> None:
         self.dry = dry
-        self.folder = Path(params["folder"])
-        self.endpoint = params["google_endpoint"]
-        self.profile = Path(params["profile"])
+        self.folder = folder
+        self.endpoint = settings["google_endpoint"]
+        self.profile = profile
         self.sets = [
-            rules.resolve(entry, params["google_project"])
-            for entry in params["sets"]
-            if not entry["slices"] or params["slice"] in entry["slices"]
+            rules.resolve(entry, settings["google_project"])
+            for entry in on_slice(settings["sets"], settings["slice"])
         ]
         self.steps: list[str] = []
         self.kept: list[str] = []

@@ -8,14 +8,18 @@ import json
 import pwd
 import shutil
 import tempfile
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
 from ..._host.as_user import PATH, UserError, as_user
 from ..._host.state import as_json, read_text, write_atomically
 from ..._host.work import difference
+from ..here import on_slice
 from . import plan as git
 from .act import KeyFile, public_key, settle, settle_key
+
+RECORD = Path("/var/lib/tpu-fleet/git_access.json")
 
 
 class Host:
@@ -110,12 +114,19 @@ class Host:
         return public
 
 
-def bring_about(host: Host, params: dict[str, Any]) -> dict[str, Any]:
-    """Apply everything; return what is to be recorded."""
-    record = Path(params["state_dir"]) / "git_access.json"
+def bring_about(
+    host: Host, settings: dict[str, Any], elsewhere: Container[str], record: Path = RECORD
+) -> dict[str, Any]:
+    """Apply everything; return what is to be recorded.
+
+    `elsewhere` are the users without access to this slice.
+    """
     before = json.loads(read_text(record) or "{}")
-    keys = git.keys_of(params["keys"], params["elsewhere"])
-    identities = [one for one in params["identities"] if one["user"] not in params["elsewhere"]]
+    mine = settings["slice"]
+    keys = git.keys_of(on_slice(settings["keys"], mine), elsewhere)
+    identities = [
+        one for one in on_slice(settings["identities"], mine) if one["user"] not in elsewhere
+    ]
     if keys and not host.keygen and not host.check:
         raise UserError("git_access: ssh-keygen is not installed on this host")
     # Check everything before anything is written.
@@ -123,7 +134,7 @@ def bring_about(host: Host, params: dict[str, Any]) -> dict[str, Any]:
     for key in keys:
         if key.source == "shared":
             host.shared_public(key)
-    servers = git.all_hosts(params["hosts"])
+    servers = git.all_hosts(settings["hosts"])
     wanted = git.homes(keys, identities, before)
     host.system_file(git.KNOWN_HOSTS, git.known_hosts(servers))
     host.system_file(git.SSH_CONFIG, git.ssh_config(servers, keys))

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,13 +74,12 @@ def all_hosts(declared: Iterable[Mapping[str, Any]]) -> dict[str, GitHost]:
     return hosts
 
 
-def keys_of(declared: Iterable[Mapping[str, Any]], elsewhere: Iterable[str] = ()) -> list[GitKey]:
+def keys_of(declared: Iterable[Mapping[str, Any]], elsewhere: Container[str] = ()) -> list[GitKey]:
     """Return the declared keys with all defaults, without users who are not on this host."""
-    away = set(elsewhere)
     return [
         GitKey(
             name=entry["name"],
-            users=tuple(user for user in entry["users"] if user not in away),
+            users=tuple(user for user in entry["users"] if user not in elsewhere),
             source=entry.get("source") or "user",
             private=clean_private_key(entry.get("private_key") or ""),
             host=entry.get("host") or "github.com",

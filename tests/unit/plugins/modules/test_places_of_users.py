@@ -60,7 +60,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.plan im
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_accounts import (
     act as _account_steps,
 )
-from ansible_collections.tpu.fleet.plugins.modules import bucket_mounts, data_disks
+from ansible_collections.tpu.fleet.plugins.modules import bucket_mount, data_disk
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -271,14 +271,8 @@ def test_keys_of_one_home_that_cannot_be_written_leave_the_others_theirs(
         {"user": user, "name": user, "email": "x@y", "config": {}, "safe_directories": []}
         for user in ("mallory", "alice")
     ]
-    params = {
-        "state_dir": str(tmp_path),
-        "keys": [],
-        "elsewhere": [],
-        "identities": identities,
-        "hosts": [],
-    }
-    _git_access.bring_about(host, params)
+    settings = {"slice": "solo", "keys": [], "identities": identities, "hosts": []}
+    _git_access.bring_about(host, settings, [], tmp_path / "git_access.json")
     assert settled == ["alice"]
     assert host.problems == ["mallory: /home/mallory/.ssh/x is not a plain file"]
 
@@ -295,14 +289,14 @@ def test_a_file_of_one_owner_in_the_way_leaves_the_others_theirs(
     os.mkfifo(theirs / "a")
     apply = _secret_sets.Apply(
         {
-            "folder": str(tmp_path / "sets"),
-            "profile": str(tmp_path / "profile"),
             "google_endpoint": "",
             "google_project": "",
             "slice": "",
             "sets": [{**entry, "slices": [], "variables": {}} for entry in entries],
         },
         False,
+        tmp_path / "sets",
+        tmp_path / "profile",
     )
     apply.carry_out(apply.plan())
     assert (theirs / "b").read_text() == "2"
@@ -329,9 +323,8 @@ def huge(path: Path) -> Path:
 def test_a_set_that_its_owner_made_huge_is_written_again(tmp_path: Path) -> None:
     (tmp_path / "sets").mkdir()
     path = huge(tmp_path / "sets" / "one.env")
-    params = {"google_endpoint": "", "google_project": "", "slice": "", "sets": []}
-    places = {"folder": str(tmp_path / "sets"), "profile": str(tmp_path / "profile")}
-    apply = _secret_sets.Apply({**params, **places}, False)
+    settings = {"google_endpoint": "", "google_project": "", "slice": "", "sets": []}
+    apply = _secret_sets.Apply(settings, False, tmp_path / "sets", tmp_path / "profile")
     apply._own(path, "A=1\n", 0o600, NOBODY.pw_uid, NOBODY.pw_gid)
     assert path.read_text() == "A=1\n"
     assert apply.steps == [f"write {path}"]
@@ -385,8 +378,7 @@ class FakeModule:
 
     check_mode = False
 
-    def __init__(self, params: dict[str, Any]) -> None:
-        self.params = params
+    check_mode = False
 
     def fail_json(self, msg: str) -> None:
         raise Ended(msg)
@@ -411,12 +403,16 @@ def test_no_disk_is_mounted_where_somebody_leads_root(
         "owner": "root", "group": None, "mode": "0755", "options": [],
         "read_only": False, "adopt": False,
     }  # fmt: skip
-    params = {"disks": [entry], "attached": [], "timeout": 0}
-    monkeypatch.setattr(data_disks, "AnsibleModule", lambda **_more: FakeModule(params))
-    monkeypatch.setattr(data_disks, "declared_problems", lambda _wanted: [])
+    where = {"slices": [], "workers": []}
+    settings = {
+        "disks": [{**entry, **where}], "attached": [], "device_timeout": 0,
+        "slice": "solo", "worker_index": 0,
+    }  # fmt: skip
+    monkeypatch.setattr(data_disk, "role_module", lambda **_more: (FakeModule(), settings))
+    monkeypatch.setattr(data_disk, "declared_problems", lambda _wanted: [])
     monkeypatch.setattr(_disk_look, "find_devices", lambda *_words: {})
     with pytest.raises(Ended) as told:
-        data_disks.main()
+        data_disk.main()
     text = str(told.value)
     assert f"disk 'fast': mount = '{mount}': root does nothing in" in text
     assert "such as /data" in text
@@ -431,16 +427,16 @@ def test_no_folder_for_a_bucket_is_made_where_somebody_leads_root(
     (theirs / "data").symlink_to(shared)
     entry = {"bucket": "b", "path": f"{shared}/fine", "cache_dir": None}
     entry[key] = f"{theirs}/data/x"
-    params = {"buckets": [entry], "apt_uri": "", "apt_key": "", "version": ""}
-    monkeypatch.setattr(bucket_mounts, "AnsibleModule", lambda **_more: FakeModule(params))
-    monkeypatch.setattr(bucket_mounts.buckets, "apt_files", lambda *_words: {})
-    monkeypatch.setattr(bucket_mounts.Mounter, "version", lambda _self: "3.0")
+    settings = {"buckets": [entry], "slice": "", "apt_uri": "", "apt_key": "", "version": ""}
+    monkeypatch.setattr(bucket_mount, "role_module", lambda **_more: (FakeModule(), settings))
+    monkeypatch.setattr(bucket_mount.buckets, "apt_files", lambda *_words: {})
+    monkeypatch.setattr(bucket_mount.Mounter, "version", lambda _self: "3.0")
     monkeypatch.setattr(
-        bucket_mounts.Mounter, "units", lambda self, _automount: self.place(entry) or []
+        bucket_mount.Mounter, "units", lambda self, _automount: self.place(entry) or []
     )
-    monkeypatch.setattr(bucket_mounts.Mounter, "bring_about", lambda *_words: None)
+    monkeypatch.setattr(bucket_mount.Mounter, "bring_about", lambda *_words: None)
     with pytest.raises(Ended, match=f"{key} = .* can be changed by others. .* such as /data"):
-        bucket_mounts.main()
+        bucket_mount.main()
     assert not (shared / "x").exists()
 
 
@@ -454,7 +450,7 @@ def test_no_share_is_made_where_somebody_leads_root(
     export = Export("team", path, path, False, "root", "root", "0755", ())
     mount = Mount("team", "10.0.0.1", "/srv/team", path, False, False)
     wanted = Plan(exports=(export,)) if kind == "export" else Plan(mounts=(mount,))
-    run = FakeModule({}).run_command
+    run = FakeModule().run_command
     work = _nfs_act.Work(run, False, wanted, Times(30, 15, 600, 20))
     for step in ("stop_what_changed", "write", "mask", "serve", "mount"):
         monkeypatch.setattr(work, step, lambda *_words: None)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..._host.as_user import TimeLimitError, UserError, account_of, as_user, refuse_foreign
 from ..._host.state import as_json, read_text, write_atomically
+from ..here import is_on
 from . import act as effects
 from . import plan as rules
 
@@ -28,7 +29,7 @@ class Apply:
         # The fields of the fleet file that declare the trees, by name.
         self.places: dict[str, str] = {}
         for index, entry in enumerate(params["trees"]):
-            if not entry["slices"] or params["slice"] in entry["slices"]:
+            if is_on(entry, params["slice"]):
                 tree = rules.tree_of(entry)
                 self.trees.append(tree)
                 self.places[tree.name] = f"code_checkout_trees[{index}]"

@@ -7,24 +7,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: base_settings
 short_description: Manage settings of a host in files and services of other packages
-version_added: 0.1.0
 description:
   - Does in one step what would be many tasks. Sets the locale, takes tcmalloc out of
-    C(/etc/environment), holds snaps, makes systemd read what was written since it did last, and
-    turns units on or off.
-  - Whether a service has to be reloaded is seen from when it began and when its files were written,
-    so that a run that broke off before leaves nothing undone.
-author:
-  - The tpu.fleet authors (@tpu-fleet)
+    C(/etc/environment), holds snaps, makes systemd read what was written since it did last,
+    and turns units on or off.
 options:
   locale:
     description: Locale of logins and services; made if it is not there. Left alone if empty.
     type: str
     default: ''
   tcmalloc:
-    description:
-      - Whether C(LD_PRELOAD) of C(/etc/environment) may name tcmalloc. V(absent) takes it out and
-        keeps the line as a comment, V(present) puts back what was taken out.
+    description: >-
+      Whether C(LD_PRELOAD) of C(/etc/environment) may name tcmalloc. V(absent) takes it out
+      and keeps the line as a comment, V(present) puts back what was taken out.
     type: str
     choices: [absent, present]
     default: present
@@ -34,57 +29,32 @@ options:
     choices: [held, refreshed, unmanaged]
     default: unmanaged
   units:
-    description: Units to turn on or off, now and at boot.
+    description: 'Units to turn on or off, now and at boot.'
     type: list
     elements: dict
     default: []
     suboptions:
-      name:
-        description: Name of the unit.
-        type: str
-        required: true
-      enabled:
-        description: Whether it is on.
-        type: bool
-        required: true
+      name: {description: Name of the unit., type: str, required: true}
+      enabled: {description: Whether it is on., type: bool, required: true}
   read_units:
-    description: Units of others, whose files systemd has to have read as they are now.
+    description: 'Units of others, whose files systemd has to have read as they are now.'
     type: list
     elements: str
     default: []
   manager_file:
-    description:
-      - File with C(DefaultLimit...) of systemd, which it reads only when it is re-executed.
+    description: >-
+      File with C(DefaultLimit...) of systemd, which it reads only when it is re-executed.
     type: path
-  journal_file:
-    description: Configuration file of the journal.
-    type: path
-  remove_ipc:
-    description: What logind must have read as C(RemoveIPC).
-    type: bool
-attributes:
-  check_mode:
-    description: Changes nothing, says what would change.
-    support: full
-  diff_mode:
-    description: Shows files before and after, and lists the commands.
-    support: full
+  journal_file: {description: Configuration file of the journal., type: path}
+  remove_ipc: {description: What logind must have read as C(RemoveIPC)., type: bool}
+extends_documentation_fragment:
+  - tpu.fleet.internal
+  - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""
-- name: Set the locale and keep snaps as they are
-  tpu.fleet.base_settings:
-    locale: de_AT.UTF-8
-    snaps: held
-"""
+EXAMPLES = r"""#"""
 
-RETURN = r"""
-steps:
-  description: What was done, in order.
-  type: list
-  elements: str
-  returned: always
-"""
+RETURN = r"""#"""
 
 
 from ansible.module_utils.basic import AnsibleModule

@@ -7,22 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: first_boot
 short_description: Wait for the first boot of a fresh machine
-version_added: 0.1.0
 description:
   - Waits until the units that run once at boot have ended and no process holds a lock of the
     package manager.
-  - When the time is over, the message names who still holds the machine up.
-  - Fails when a file system that set-up needs is full, before anything half is left there.
-  - Where the module cannot run at all, because Python is missing or too old or the disk is full,
-    the message names the cause and the remedy.
-  - Returns the facts of the host that the roles need, so that none have to be gathered.
-author:
-  - The tpu.fleet authors (@tpu-fleet)
 options:
-  timeout:
-    description: Seconds to wait at most.
-    type: int
-    default: 600
+  timeout: {description: Seconds to wait at most., type: int, default: 600}
   units:
     description: Units to wait for. A unit that the host does not have is no reason to wait.
     type: list
@@ -42,7 +31,7 @@ options:
       - /var/lib/apt/lists/lock
       - /var/cache/apt/archives/lock
   packages:
-    description: Packages to look for, so that the caller knows whether any have to be installed.
+    description: 'Packages to look for, so that the caller knows whether any have to be installed.'
     type: list
     elements: str
     default: []
@@ -54,63 +43,15 @@ options:
     description: Paths to which the roles write.
     type: list
     elements: path
-    default:
-      - /
-      - /var/lib
-      - /var/cache/apt/archives
-      - /opt
-attributes:
-  check_mode:
-    description: Changes nothing; waits in check mode too.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
+    default: [/, /var/lib, /var/cache/apt/archives, /opt]
+extends_documentation_fragment:
+  - tpu.fleet.internal
+  - tpu.fleet.attributes.info
 """
 
-EXAMPLES = r"""
-- name: Wait until the machine has set itself up
-  tpu.fleet.first_boot:
-    timeout: 900
-  register: first_boot
-"""
+EXAMPLES = r"""#"""
 
-RETURN = r"""
-waited:
-  description: Seconds waited.
-  type: float
-  returned: always
-host:
-  description: What the host is.
-  type: dict
-  returned: always
-  contains:
-    distribution: {description: The distribution's id, type: str, returned: always, sample: ubuntu}
-    distribution_version: {description: Its version, type: str, returned: always, sample: "22.04"}
-    unsupported:
-      description: Why this distribution is not supported; empty if it is
-      type: str
-      returned: always
-    boot_id: {description: The id of this boot, type: str, returned: always}
-    container: {description: Kind of container or an empty string, type: str, returned: always}
-    chips: {description: Number of TPU chips on the PCI bus, type: int, returned: always}
-    generation: {description: TPU generation or an empty string, type: str, returned: always}
-    wants_huge_pages: {description: Whether it gains from huge pages, type: bool, returned: always}
-    can_raise_limits: {description: Whether limits can be raised, type: bool, returned: always}
-    package_lists: {description: Whether the package lists were read, type: bool, returned: always}
-    missing_packages:
-      description: Which of the packages are not installed
-      type: list
-      elements: str
-      returned: always
-    unfinished_packages:
-      description: Packages whose installation was interrupted
-      type: list
-      elements: str
-      returned: always
-    hard_limits: {description: Hard limits of the first process, type: dict, returned: always}
-    nr_open: {description: Open files that the kernel allows a process, type: int, returned: always}
-"""
+RETURN = r"""#"""
 
 import time
 

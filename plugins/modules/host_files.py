@@ -7,66 +7,35 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_files
 short_description: Write many small files, folders and links in one step
-version_added: 0.1.0
 description:
-  - Does for a list of small files, folders and links what C(file), C(copy) and C(template) do for
-    one, at the price of one task instead of many.
-  - Files are replaced atomically and always belong to root.
-author:
-  - The tpu.fleet authors (@tpu-fleet)
+  - Does for a list of small files, folders and links what C(file), C(copy) and C(template) do
+    for one, at the price of one task instead of many.
 options:
   files:
-    description: The declared files, in this order.
+    description: 'The declared files, in this order.'
     type: list
     elements: dict
     required: true
     suboptions:
-      path:
-        description: Where.
-        type: path
-        required: true
+      path: {description: Where., type: path, required: true}
       state:
         description: What. A missing parent folder is made.
         type: str
         choices: [file, directory, link, absent]
         default: file
-      content:
-        description: Content of a file.
-        type: str
-        default: ''
-      target:
-        description: Target of a link; it must exist.
-        type: path
+      content: {description: Content of a file., type: str, default: ''}
+      target: {description: Target of a link; it must exist., type: path}
       mode:
         description: Permissions of a file or folder. V(0644) and V(0755) by default.
         type: str
-attributes:
-  check_mode:
-    description: Changes nothing, says what would change.
-    support: full
-  diff_mode:
-    description: Shows the contents before and after.
-    support: full
+extends_documentation_fragment:
+  - tpu.fleet.internal
+  - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""
-- name: Write the settings
-  tpu.fleet.host_files:
-    files:
-      - path: /etc/tpu-fleet
-        state: directory
-      - path: /etc/tpu-fleet/motd
-        content: |
-          Be kind to your neighbours.
-"""
+EXAMPLES = r"""#"""
 
-RETURN = r"""
-changed_paths:
-  description: What was changed.
-  type: list
-  elements: str
-  returned: always
-"""
+RETURN = r"""#"""
 
 import shutil
 import stat

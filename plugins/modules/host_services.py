@@ -7,20 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_services
 short_description: Run programs of users as systemd services
-version_added: 0.1.0
 description:
-  - Writes the unit of each service, starts it, and waits until it listens on its port. One that
-    does not come up is an error that shows the end of its log.
-  - A service whose settings did not change is left alone. One that O(role) made earlier and that
-    is not listed any more is removed.
-  - Describes each service in C(/etc/tpu-fleet/services/NAME.json), which all users may read.
-author:
-  - The tpu.fleet authors (@tpu-fleet)
+  - Writes the unit of each service, starts it, and waits until it listens on its port. One
+    that does not come up is an error that shows the end of its log.
 options:
-  role:
-    description: Role that declares the services.
-    type: str
-    required: true
+  role: {description: Role that declares the services., type: str, required: true}
   start_timeout:
     description: Seconds that a service may take until it listens.
     type: int
@@ -35,82 +26,62 @@ options:
         description: Name of the service; its unit is C(tpu-fleet-NAME.service).
         type: str
         required: true
-      description:
-        description: Short description of the service.
-        type: str
-        required: true
-      user:
-        description: Linux user that it runs as.
-        type: str
-        required: true
+      description: {description: Short description of the service., type: str, required: true}
+      user: {description: Linux user that it runs as., type: str, required: true}
       command:
-        description: Program and arguments. No shell reads them, and they are no place for secrets.
+        description: >-
+          Program and arguments. No shell reads them, and they are no place for secrets.
         type: list
         elements: str
         required: true
       before_start:
-        description: Programs, with their arguments, that must succeed before each start.
+        description: 'Programs, with their arguments, that must succeed before each start.'
         type: list
         elements: list
         default: []
-      workdir:
-        description: Its folder. V(~) is the home of the user.
-        type: str
-        default: '~'
+      workdir: {description: Its folder. V(~) is the home of the user., type: str, default: '~'}
       environment:
         description: Environment variables that all users may see.
         type: dict
         default: {}
       environment_files:
-        description:
-          - Files with environment variables that only the user may see.
-          - Of a set of role P(tpu.fleet.env_secrets#role) that names secrets in Google Secret
-            Manager, those are fetched before each start.
+        description: >-
+          Files with environment variables that only the user may see. Of a set of role
+          P(tpu.fleet.env_secrets#role) that names secrets in Google Secret Manager, those
+          are fetched before each start.
         type: list
         elements: path
         default: []
       memory_max:
-        description: Most memory that it may use, as systemd writes it.
+        description: 'Most memory that it may use, as systemd writes it.'
         type: str
         default: ''
       hardening:
         description: Whether it may never gain rights that its user has not.
         type: bool
         default: true
-      stop_seconds:
-        description: Seconds that it has to end.
-        type: int
-        default: 30
-      address:
-        description: Address on which it listens.
-        type: str
-        default: 127.0.0.1
-      port:
-        description: Port on which it listens. V(0) waits for none.
-        type: int
-        default: 0
+      stop_seconds: {description: Seconds that it has to end., type: int, default: 30}
+      address: {description: Address on which it listens., type: str, default: 127.0.0.1}
+      port: {description: Port on which it listens. V(0) waits for none., type: int, default: 0}
       loopback_only:
         description: Whether it is an error when it listens on any other address.
         type: bool
         default: true
       proxied:
-        description:
-          - Whether systemd listens on O(services[].port) of the loopback addresses, before any
-            user's program runs, and passes connections on to the UNIX socket
-            C(/run/tpu-fleet/NAME/http), on which the program listens.
-          - If another process has the port, that is an error, and a generated token is replaced.
+        description: >-
+          Whether systemd listens on O(services[].port) of the loopback addresses, before
+          any user's program runs, and passes connections on to the UNIX socket
+          C(/run/tpu-fleet/NAME/http), on which the program listens. If another process
+          has the port, that is an error, and a generated token is replaced.
         type: bool
         default: false
-      venv:
-        description: Python environment that it runs in.
-        type: str
-        default: ''
+      venv: {description: Python environment that it runs in., type: str, default: ''}
       restart_on_upgrade:
         description: Whether it is restarted when that environment was changed.
         type: bool
         default: false
       enabled:
-        description: Whether it runs, now and after every boot.
+        description: 'Whether it runs, now and after every boot.'
         type: bool
         default: true
       patience:
@@ -118,29 +89,23 @@ options:
         type: int
         default: 3
       folders:
-        description: Folders to make, as the user, where they are missing.
+        description: 'Folders to make, as the user, where they are missing.'
         type: list
         elements: path
         default: []
       private_folders:
-        description: Folders to make for the user alone, by root, where they are missing.
+        description: 'Folders to make for the user alone, by root, where they are missing.'
         type: list
         elements: path
         default: []
       files:
-        description: Files in a folder of its own, C(/etc/tpu-fleet/services/NAME.d).
+        description: 'Files in a folder of its own, C(/etc/tpu-fleet/services/NAME.d).'
         type: list
         elements: dict
         default: []
         suboptions:
-          name:
-            description: Path below that folder.
-            type: str
-            required: true
-          content:
-            description: What is in it.
-            type: str
-            required: true
+          name: {description: Path below that folder., type: str, required: true}
+          content: {description: What is in it., type: str, required: true}
           if_found:
             description: Pattern. The file is only written where something matches.
             type: str
@@ -152,59 +117,29 @@ options:
         default: []
         suboptions:
           path:
-            description: A path, or a pattern that something must match.
+            description: 'A path, or a pattern that something must match.'
             type: str
             required: true
-          remedy:
-            description: What to do when it is missing.
-            type: str
-            required: true
+          remedy: {description: What to do when it is missing., type: str, required: true}
       keep_token:
-        description:
-          - Whether a token is kept in C(/etc/tpu-fleet/services/NAME.token), for the user alone.
-          - A missing token is created.
+        description: >-
+          Whether a token is kept in C(/etc/tpu-fleet/services/NAME.token), for the user
+          alone. A missing token is created.
         type: bool
         default: false
-      facts:
-        description: Further facts for all users.
-        type: dict
-        default: {}
+      facts: {description: Further facts for all users., type: dict, default: {}}
   tokens:
-    description: Tokens of services that keep one, by name, where they are not to be made here.
+    description: 'Tokens of services that keep one, by name, where they are not to be made here.'
     type: dict
     default: {}
-attributes:
-  check_mode:
-    description: Changes nothing, says what would change.
-    support: full
-  diff_mode:
-    description: Shows units and other files before and after, never a token.
-    support: full
+extends_documentation_fragment:
+  - tpu.fleet.internal
+  - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""
-- name: Serve a folder to those who can log in
-  tpu.fleet.host_services:
-    role: my_role
-    services:
-      - name: files
-        description: Files of alice
-        user: alice
-        command: [/usr/bin/python3, -m, http.server, --bind, 127.0.0.1, "8000"]
-        port: 8000
-"""
+EXAMPLES = r"""#"""
 
-RETURN = r"""
-services:
-  description: What happened to each service, by name.
-  type: dict
-  returned: always
-removed:
-  description: Services that are not there any more.
-  type: list
-  elements: str
-  returned: always
-"""
+RETURN = r"""#"""
 
 from pathlib import Path
 from typing import Any

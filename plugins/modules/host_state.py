@@ -7,61 +7,32 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_state
 short_description: Record on a host what was applied to it
-version_added: 0.1.0
 description:
   - Keeps C(state.json) in the state folder of a host, always written as a whole.
-  - Nothing is written, and nothing is reported as changed, when the same was recorded before.
-author:
-  - The tpu.fleet authors (@tpu-fleet)
 options:
   section:
-    description: Name of the section, for example that of a role.
+    description: 'Name of the section, for example that of a role.'
     type: str
     required: true
-  hash:
-    description: Hash of what was applied.
-    type: str
-    required: true
-  notes:
-    description: What else a reader should know about it.
-    type: dict
-    default: {}
+  hash: {description: Hash of what was applied., type: str, required: true}
+  notes: {description: What else a reader should know about it., type: dict, default: {}}
   node_uid:
-    description:
-      - Id of the node; a recreated node has another one. An empty one is not recorded.
+    description: Id of the node; a recreated node has another one. An empty one is not recorded.
     type: str
     default: ''
   ready:
     description: Whether to stamp the marker file C(ready) with the id of this boot.
     type: bool
     default: false
-  state_dir:
-    description: Folder of the state.
-    type: path
-    default: /var/lib/tpu-fleet
-attributes:
-  check_mode:
-    description: Changes nothing, says what would change.
-    support: full
-  diff_mode:
-    description: Shows the state before and after.
-    support: full
+  state_dir: {description: Folder of the state., type: path, default: /var/lib/tpu-fleet}
+extends_documentation_fragment:
+  - tpu.fleet.internal
+  - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""
-- name: Record what was applied
-  tpu.fleet.host_state:
-    section: host_base
-    hash: "{{ host_base_packages | to_json | hash('sha256') }}"
-    ready: true
-"""
+EXAMPLES = r"""#"""
 
-RETURN = r"""
-state:
-  description: The state after the module ran.
-  type: dict
-  returned: always
-"""
+RETURN = r"""#"""
 
 from pathlib import Path
 

@@ -7,47 +7,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: missing_packages
 short_description: Find out which packages a host lacks
-version_added: 0.1.0
 description:
-  - Says which of some Debian packages are not installed. M(ansible.builtin.apt) loads all package
-    lists to find out the same, which takes a second, and needs lists that a new host does not have.
-author:
-  - The tpu.fleet authors (@tpu-fleet)
+  - Says which of some Debian packages are not installed. M(ansible.builtin.apt) loads all
+    package lists to find out the same, which takes a second, and needs lists that a new host
+    does not have.
 options:
-  names:
-    description: Names of packages.
-    type: list
-    elements: str
-    required: true
-attributes:
-  check_mode:
-    description: Changes nothing.
-    support: full
-  diff_mode:
-    description: Changes nothing.
-    support: none
+  names: {description: Names of packages., type: list, elements: str, required: true}
+extends_documentation_fragment:
+  - tpu.fleet.internal
+  - tpu.fleet.attributes.info
 """
 
-EXAMPLES = r"""
-- name: Find missing shells
-  tpu.fleet.missing_packages:
-    names: [fish, zsh]
-  register: shells
+EXAMPLES = r"""#"""
 
-- name: Install missing shells
-  ansible.builtin.apt:
-    name: "{{ shells.packages }}"
-    update_cache: true
-  when: shells.packages | length > 0
-"""
-
-RETURN = r"""
-packages:
-  description: Names of those that are not installed, in the given order.
-  type: list
-  elements: str
-  returned: always
-"""
+RETURN = r"""#"""
 
 from ansible.module_utils.basic import AnsibleModule
 

@@ -7,17 +7,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: run_changes
 short_description: Report which runs start, restart or stop, and why
-version_added: 0.1.0
 description:
   - Compares the definitions of runs on a worker with the declared ones. Changes nothing.
-  - For role P(tpu.fleet.training_run#role), before it writes them; it may change.
-author:
-  - The tpu.fleet authors (@tpu-fleet)
 options:
   files:
-    description:
-      - The files of the declared runs, as O(tpu.fleet.host_files#module:files). Those that are no
-        definitions are ignored.
+    description: >-
+      The files of the declared runs, as O(tpu.fleet.host_files#module:files). Those that are
+      no definitions are ignored.
     type: list
     elements: dict
     required: true
@@ -27,7 +23,7 @@ options:
     elements: str
     default: []
   changed_paths:
-    description: The paths of files beside the definitions that differ, such as the environment.
+    description: 'The paths of files beside the definitions that differ, such as the environment.'
     type: list
     elements: str
     default: []
@@ -36,47 +32,15 @@ options:
     type: list
     elements: str
     default: []
-  folder:
-    description: The folder of the definitions.
-    type: path
-    default: /etc/tpu-fleet/runs
-attributes:
-  check_mode:
-    description: Changes nothing.
-    support: full
-  diff_mode:
-    description: There is no difference to show.
-    support: none
+  folder: {description: The folder of the definitions., type: path, default: /etc/tpu-fleet/runs}
+extends_documentation_fragment:
+  - tpu.fleet.internal
+  - tpu.fleet.attributes.info
 """
 
-EXAMPLES = r"""
-- name: Find out which runs restart
-  tpu.fleet.run_changes:
-    files: "{{ ('training_run' | tpu.fleet.role_plan(records={})).files }}"
-    enabled: [digits]
-"""
+EXAMPLES = r"""#"""
 
-RETURN = r"""
-run_changes:
-  description: The runs whose program starts, restarts or stops.
-  type: list
-  elements: dict
-  returned: always
-  contains:
-    run: {description: Name of the run., type: str, sample: digits}
-    does: {description: 'V(started), V(restarted) or V(stopped).', type: str, sample: restarted}
-    why:
-      description: The keys that changed, or other reasons.
-      type: list
-      elements: str
-      sample: [code]
-    note: {description: What else to know. It may be empty., type: str, sample: ''}
-lines:
-  description: The same, a line for each run.
-  type: list
-  elements: str
-  returned: always
-"""
+RETURN = r"""#"""
 
 import json
 from dataclasses import asdict

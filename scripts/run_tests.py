@@ -78,7 +78,7 @@ MACHINES = ("local_cloud/tests/machines", "tests/machines/workers")
 GCLOUD = "local_cloud/tests/gcloud"
 
 # The longest scenarios of molecule. In CI tests/machines/e2e applies these roles twice, in check
-# mode and after a reboot; tests/cloud/modules (code_trees, python_venv) and tests/cloud/run_agent
+# mode and after a reboot; tests/cloud/modules (code_checkout, python_env) and tests/cloud/run_agent
 # have what they do with code, packages and runs.
 NIGHT_SCENARIOS = tuple(
     f"--exclude={role}" for role in ("ray_cluster", "code_checkout", "python_env", "training_run")

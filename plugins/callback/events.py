@@ -46,7 +46,7 @@ _KEPT = ("msg", "stderr", "stdout", "rc", "exception")
 _MOST = 40_000
 # Tasks that may wait for minutes: Ansible's process would spend 2 % of a core on looking for their
 # end, while what they wait for needs it.
-_WAITING = ("tpu.fleet.first_boot", "tpu.fleet.python_venv")
+_WAITING = ("tpu.fleet.first_boot", "tpu.fleet.python_env")
 _WAITING_INTERVAL = 0.05
 _INTERVAL = "DEFAULT_INTERNAL_POLL_INTERVAL"
 

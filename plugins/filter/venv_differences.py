@@ -9,14 +9,14 @@ name: venv_differences
 short_description: List how the Python environments of a slice's workers differ
 version_added: 0.1.0
 description:
-  - Compares what M(tpu.fleet.python_venv) built on the workers of one slice.
+  - Compares what M(tpu.fleet.python_env) built on the workers of one slice.
   - A result that cannot be read is a difference of its worker.
 author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   _input:
     description:
-      - Variables of the workers, with the result of M(tpu.fleet.python_venv) as
+      - Variables of the workers, with the result of M(tpu.fleet.python_env) as
         C(__python_env_built).
     type: list
     elements: dict

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.module_utils.common.yaml import yaml_load
 from ansible.template import Templar, is_trusted_as_template
 from ansible.utils.display import Display
 
@@ -32,7 +31,7 @@ from .apply_wish import (
     skips_of,
     without,
 )
-from .role_specs import ROLES, role_names, secret_options
+from .role_specs import ROLES, options_of, role_names, secret_options
 from .ssh_targets import Target, target_by
 
 display = Display()
@@ -201,8 +200,6 @@ class Reader:
 
     def __init__(self, roles: Sequence[str]) -> None:
         self._roles = roles
-        text = (ROLES / "python_env" / "defaults" / "main.yml").read_text(encoding="utf-8")
-        self._defaults = yaml_load(text)
         # Nearly all hosts have the same templates, so evaluated values are shared.
         self._uses: dict[str, dict[str, list[str]]] = {}
 
@@ -242,9 +239,11 @@ class Reader:
 
     def tools(self, values: Values) -> dict[str, Any]:
         """Return how a host gets Python and packages."""
+        options = options_of("python_env")
         names = {name: f"python_env_{name}" for name in TOOLS}
         told = {
-            name: simple(values.read(long, self._defaults[long])) for name, long in names.items()
+            name: simple(values.read(long, options[long]["default"]))
+            for name, long in names.items()
         }
         return {
             **told,

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .here import is_on
+
 Entry = Mapping[str, Any]
 
 
@@ -15,15 +17,17 @@ def here(entries: Sequence[Entry], slice_name: str, worker: int) -> list[Entry]:
     return [
         entry
         for entry in entries
-        if (not entry.get("slices") or slice_name in entry["slices"])
-        and int(entry.get("worker", 0)) == worker
+        if is_on(entry, slice_name) and int(entry.get("worker", 0)) == worker
     ]
 
 
 def own_venv(
     role: str, variables: Mapping[str, Any], packages: Sequence[str], wanted: bool
 ) -> dict[str, Any]:
-    """Return whether a role's own environment is wanted, and how module python_venv builds it."""
+    """Return whether a role's own environment is wanted, and what python_env builds it with.
+
+    The other settings are those of the machine's environments, such as the index and the Python.
+    """
 
     def of_role(name: str) -> Any:
         return variables[f"{role}_{name}"]
@@ -35,6 +39,9 @@ def own_venv(
             "venvs": [{"name": role, **venv}],
             **{name: of_role(name) for name in ("uv_version", "index_url", "ca_bundle")},
             "environment": of_role("package_environment"),
+            # Its packages need no framework, and other environments stay as they are.
+            **{"slice": "", "accelerator": "auto", "torch_index_url": ""},
+            **{"rebuild": False, "prune": False},
         },
     }
 

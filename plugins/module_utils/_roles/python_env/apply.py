@@ -51,6 +51,8 @@ from .plan import (
     with_commits,
 )
 
+UV_DIR = "/opt/tpu-fleet/uv"
+
 
 class Job:
     """All environments of one apply of the module."""
@@ -61,12 +63,7 @@ class Job:
             account = account_of(owner)
             if account is not None:
                 note_slow(account, str(why))
-        logins, passwords = params["index_logins"], params["index_passwords"]
-        credentials = [
-            {"host": host, "username": logins[host], "password": passwords.get(host, "")}
-            for host in sorted(logins)
-        ]
-        self.params: dict[str, Any] = {**params, "index_credentials": credentials}
+        self.params: dict[str, Any] = {"uv_dir": UV_DIR, **params}
         self.check = check
         self.warn = warn
         self.tools = Tools(self.params, warn)
@@ -159,7 +156,7 @@ class Job:
             if not venv.error:
                 try:
                     venv.removed = prune(
-                        venv.placed(), venv.stamp.get("build"), self.params["keep"]
+                        venv.placed(), venv.stamp.get("build"), self.params["keep_builds"]
                     )
                 except Failed as error:
                     self.warn(f"Old builds of {venv.spec.name!r} stay: {error}")
@@ -323,7 +320,7 @@ class Job:
             except (Failed, OSError) as error:
                 venv.error = str(error)
 
-        with threads.pool(max(1, self.params["parallel"])) as pool:
+        with threads.pool(max(1, self.params["parallel_builds"])) as pool:
             list(pool.map(guarded, venvs))
 
     # What is not wanted any more

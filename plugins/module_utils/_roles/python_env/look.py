@@ -17,6 +17,7 @@ from typing import Any
 from ..._host.as_user import PATH, account_of, foreign, read_plain
 from ..._host.state import STATE_DIR, read_text
 from ..._host.work import Failed
+from ..here import on_slice
 from . import build as venv_build
 from .build import Site, acting, builds_of, included, site_of, target_of
 from .plan import PROJECT_FILES, Editable, VenvSpec, digest, problems, wish, wish_of_all
@@ -147,9 +148,7 @@ class Reader:
     def all_wanted(self) -> list[Venv]:
         """Return all environments that are declared for this host's slice."""
         venvs = [
-            self.wanted(entry)
-            for entry in self.params["venvs"]
-            if not entry["slices"] or self.params["slice"] in entry["slices"]
+            self.wanted(entry) for entry in on_slice(self.params["venvs"], self.params["slice"])
         ]
         if self.params["python_source"] == "conda" and not self.has(self.params["conda"]):
             for venv in venvs:
@@ -239,8 +238,8 @@ class Reader:
             python=entry["python"] or self.params["default_python"],
             framework=entry["framework"],
             framework_version=entry["framework_version"]
-            or str(self.params["framework_versions"].get(entry["framework"], "")),
-            torch_version=entry["torch_version"],
+            or str(self.params.get(f"{entry['framework']}_version") or ""),
+            torch_version=entry["torch_version"] or "",
             packages=tuple(entry["packages"]),
             requirements=text,
             constraints=tuple(entry["constraints"]),

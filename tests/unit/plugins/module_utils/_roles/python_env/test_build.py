@@ -173,9 +173,9 @@ def test_others_enter_an_environment_when_it_is_built(
 
 MORE = {
     **{"accelerator": "cpu"},
-    **{"venvs": [], "default_python": "3.12", "framework_versions": {}, "slice": ""},
-    **{"index_logins": {}, "index_passwords": {}, "locks": {}, "resolved": {}, "unresolved": {}},
-    **{"parallel": 2, "keep": 1, "rebuild": False, "prune": False, "companions": []},
+    **{"venvs": [], "default_python": "3.12", "slice": ""},
+    **{"locks": {}, "resolved": {}, "unresolved": {}},
+    **{"parallel_builds": 2, "keep_builds": 1, "rebuild": False, "prune": False, "companions": []},
 }
 
 

@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.framew
     wrong_libtpu,
 )
 
-ROLE = Path(__file__).resolve().parents[6] / "roles" / "python_env" / "defaults" / "main.yml"
+ROLE = Path(__file__).resolve().parents[6] / "roles/python_env/meta/argument_specs.yml"
 
 
 @pytest.mark.parametrize("framework", RELEASES)
@@ -27,10 +27,10 @@ def test_rows_are_in_order(framework: str) -> None:
 
 
 def test_the_defaults_are_those_of_the_role_and_go_together() -> None:
-    defaults = yaml.safe_load(ROLE.read_text())
-    assert defaults["python_env_default_python"] == DEFAULT_PYTHON
+    options = yaml.safe_load(ROLE.read_text())["argument_specs"]["main"]["options"]
+    assert options["python_env_default_python"]["default"] == DEFAULT_PYTHON
     for framework, version in DEFAULT_VERSIONS.items():
-        assert defaults[f"python_env_{framework}_version"] == version
+        assert options[f"python_env_{framework}_version"]["default"] == version
         assert misfits(framework, version, DEFAULT_PYTHON, "", {}) == []
 
 

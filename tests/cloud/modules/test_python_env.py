@@ -21,7 +21,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import look as _venv_look
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import plan as _venvs
-from ansible_collections.tpu.fleet.plugins.modules import python_venv
+from ansible_collections.tpu.fleet.plugins.modules import python_env
+from ansible_collections.tpu.fleet.plugins.plugin_utils.role_settings import settings_of
 from package_index import Index, serve
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -90,14 +91,16 @@ def run(
         monkeypatch.delenv(name, raising=False)
 
     def once(*venvs: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
-        args = {
+        variables = {
             "venvs": [
                 {"path": str(tmp_path / "venvs" / venv["name"]), "owner": ME, **venv}
                 for venv in venvs
             ],
             "default_python": PYTHON,
             "uv_version": "test",
-            "uv_dir": str(tmp_path / "uv"),
+            "ca_bundle": "",
+            "torch_index_url": "",
+            "slice": "",
             "cache_dir": str(tmp_path / "cache"),
             "python_dir": str(tmp_path / "pythons"),
             "compile_bytecode": False,
@@ -107,11 +110,15 @@ def run(
             "environment": {"UV_HTTP_RETRIES": "0"},
             "tries": 2,
             "prune": True,
-            **more,
-            "_ansible_check_mode": check,
+            **{name: value for name, value in more.items() if name not in python_env.MORE},
         }
+        named = {f"python_env_{name}": value for name, value in variables.items()}
+        args: dict[str, Any] = settings_of("python_env", named)
+        args["settings"]["uv_dir"] = str(tmp_path / "uv")
+        args |= {name: more[name] for name in python_env.MORE if name in more}
+        args["_ansible_check_mode"] = check
         with patch_module_args(args), pytest.raises(SystemExit) as ended:
-            python_venv.main()
+            python_env.main()
         printed = capsys.readouterr()
         return {
             "rc": ended.value.code,
@@ -160,7 +167,7 @@ def test_old_builds_go_but_for_some_and_for_what_is_used(run: Run, tmp_path: Pat
     for version in ("1.0", "1.1"):
         for tool in ([], ["tool"]):
             wanted = {"name": "a", "packages": [f"base=={version}", *tool]}
-            builds.append(build_of(run(wanted, keep=1), "a"))
+            builds.append(build_of(run(wanted, keep_builds=1), "a"))
             if len(builds) == 1:
                 sleeper = subprocess.Popen(
                     [builds[0] / "bin" / "python", "-c", "input()"], stdin=-1
@@ -170,7 +177,7 @@ def test_old_builds_go_but_for_some_and_for_what_is_used(run: Run, tmp_path: Pat
     finally:
         sleeper.kill()
         sleeper.wait()
-    gone = run(keep=1)
+    gone = run(keep_builds=1)
     assert gone["changed"] is True
     assert list((tmp_path / "venvs").iterdir()) == []
     assert [path for path in (tmp_path / "records").rglob("*") if path.is_file()] == []
@@ -246,8 +253,9 @@ def test_a_login_is_only_in_a_file(run: Run, index: Index, monkeypatch: pytest.M
 
     monkeypatch.setattr(_venv_build, "run", spied)
     login = {
-        "index_logins": {"127.0.0.1": "robot"},
-        "index_passwords": {"127.0.0.1": "canary\\for-the-index"},
+        "index_credentials": [
+            {"host": "127.0.0.1", "username": "robot", "password": "canary\\for-the-index"}
+        ],
     }
     assert run({"name": "a", "packages": ["tool"]})["failed"] is True
     result = run({"name": "a", "packages": ["tool"]}, **login)

@@ -136,6 +136,30 @@ def test_what_no_log_hides_is_not_told(run: Run, tmp_path: Path) -> None:
     assert told["write"]["msg"] == "censored: no_log is set"
 
 
+@pytest.mark.parametrize("elsewhere", [{}, {"LANG": "C"}], ids=["here", "in-a-process"])
+def test_the_settings_of_a_role_arrive_and_its_secrets_are_not_told(
+    run: Run, elsewhere: dict[str, str]
+) -> None:
+    secret = {"name": "of-the-test", "variables": {"TOKEN": "secret-of-the-test"}}
+    task = {
+        "name": "write",
+        "tpu.fleet.env_secrets": "{{ 'env_secrets' | tpu.fleet.role_settings }}",
+        "vars": {
+            "env_secrets_sets": [secret],
+            "env_secrets_slice": "pair",
+            "env_secrets_google_project": "",
+        },
+        "environment": elsewhere,
+    }
+    told = run(task, words=("--check", "--diff"))
+    assert told["write"]["status"] == "changed", told["said"]["text"]
+    assert "write /etc/tpu-fleet/secrets/of-the-test.env" in told["write"]["diff"]
+    text = told["said"]["text"]
+    assert "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER" in text
+    assert "secret-of-the-test" not in text
+    assert ("AnsiballZ" in text) == bool(elsewhere)
+
+
 def test_no_folder_is_left_behind(run: Run, tmp_path: Path, temporary: Path) -> None:
     run(host_file(tmp_path / "file", "x\n"))
     assert list(temporary.glob("ansible-tpu-fleet-*")) == []

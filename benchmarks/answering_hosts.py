@@ -56,7 +56,7 @@ def address_of(number: int) -> str:
 
 
 class Answers(asyncssh.SSHServer):
-    """Lets in whoever has the key."""
+    """Lets in every client with the key."""
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -145,7 +145,7 @@ class Field:
         (self.folder / "ssh_config").write_text(text)
 
     def declare(self) -> None:
-        """Write the fleet file, with another shell for somebody than before."""
+        """Write the fleet file, with another shell for one user than before."""
         self.shell = "/bin/sh" if self.shell == "/bin/bash" else "/bin/bash"
         people = [{"name": "alice", "uid": 2001, "shell": self.shell}]
         said = {**NOTHING, "fleet_allocations": "unrestricted", "user_accounts_users": people}

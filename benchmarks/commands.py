@@ -47,7 +47,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
         fleet = Fleet(Path(name), {"fleet_allocations": "unrestricted"})
-        # Bytecode is kept, as on everybody's computer.
+        # Bytecode is kept, as on a user's computer.
         fleet.env.pop("PYTHONDONTWRITEBYTECODE", None)
         fleet.up("--clock", "immediate")
         try:

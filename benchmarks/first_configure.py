@@ -40,7 +40,7 @@ CONFIGURE = ("ansible-playbook", "tpu.fleet.configure", "--limit")
 CONTENDERS: dict[str, tuple[str, ...]] = {
     "script": (),
     "push": ("-e", "fleet_apply=push"),
-    # What it is when nobody says anything.
+    # The default.
     "host": (),
 }
 OURS = ("push", "host")
@@ -52,11 +52,11 @@ MISSING = "not there"
 
 
 class Machines(Fleet):
-    """The demo's fleet file with other slices, and a fresh machine for everyone in each round."""
+    """The demo's fleet file with other slices, and a fresh machine for each way in each round."""
 
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__(folder, port, self.file([]))
-        # Bytecode is kept, as on everybody's computer: else Ansible compiles itself on each start.
+        # Bytecode is kept, as on a user's computer: else Ansible compiles itself on each start.
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
 
     @staticmethod
@@ -127,7 +127,7 @@ class Machines(Fleet):
 
 
 def differences(name: str, script: dict[str, str], ours: dict[str, str]) -> list[str]:
-    """Say what is not the same on the script's machine as on one of ours."""
+    """Return what is not the same on the script's machine and on the collection's."""
     return [
         f"{fact}: {script.get(fact, MISSING)!r} by script, {ours.get(fact, MISSING)!r} by {name}"
         for fact in sorted({*script, *ours})

@@ -208,7 +208,7 @@ def fleets(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def cpu_ratio(runs: dict[str, list[Cost]]) -> float:
-    """Return the CPU of ours as a part of that of gcp_compute."""
+    """Return the CPU of our plugin as a part of that of gcp_compute."""
     return medians(runs[OURS]).cpu / medians(runs[PEER]).cpu
 
 

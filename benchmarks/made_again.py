@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long a slice takes that is made again, and whose data disk has its environments' cache.
+"""How long the recreation of a slice takes whose data disk has its environments' cache.
 
     sudo .venv/bin/python benchmarks/made_again.py [--repeat 5] [--record FILE]
 

@@ -82,7 +82,7 @@ class Pod(Fleet):
         self.hosts = hosts
         self.names = [f"pod-w{number}" for number in range(hosts)]
         super().__init__(folder, port, self.file(kind))
-        # Bytecode is kept, as on everybody's computer: else Ansible compiles itself on each start.
+        # Bytecode is kept, as on a user's computer: else Ansible compiles itself on each start.
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
         self.kind = kind
 

@@ -120,7 +120,7 @@ def memory_of(pids: list[int]) -> float:
 def name_of(pid: int) -> str:
     """Return what a process is for."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    if b"tmux" in words[0]:  # which was told the whole command line of its first session
+    if b"tmux" in words[0]:  # which shows the whole command line of its first session
         return "tmux"
     parts = {b"agent": "agent", b"program": "program's parent", b"log": "log"}
     script = next(at for at, word in enumerate(words) if word.endswith(b"tpu_fleet_run.py"))

@@ -100,7 +100,7 @@ def scenario(folder: Path) -> None:
 
 
 def copy() -> None:
-    """Make the copy anew: the scenarios, and links to all else. Molecule's state in it stays."""
+    """Make a new copy: the scenarios, and links to all else. Molecule's state in it stays."""
     COPY.mkdir(parents=True, exist_ok=True)
     for path in ROOT.iterdir():
         link = COPY / path.name

@@ -31,7 +31,7 @@ CLONE = Path("/tmp/tpu.fleet")  # noqa: S108
 
 def main() -> None:
     """Record the demo."""
-    # An error if somebody else has made it: root runs what is there.
+    # An error if another user has made it: root runs what is there.
     CLONE.mkdir()
     try:
         subprocess.run(["git", "clone", "--quiet", ROOT, CLONE], check=True)

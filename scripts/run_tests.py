@@ -34,7 +34,7 @@ FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERRO
 # What a stage says that is worth to be seen also when all is well: seeds, counts.
 NOTE = "note: "
 TELL_EVERY = 60.0
-# How pytest tells what took long.
+# How pytest prints what took long.
 SLOW = re.compile(r"^(\d+[.]\d+)s (?:call|setup|teardown) +(tests/\S+)", re.MULTILINE)
 
 

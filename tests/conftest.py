@@ -19,7 +19,7 @@ settings.load_profile("tpu-fleet")
 
 @pytest.fixture(scope="session", autouse=True)
 def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what commands have seen away from the history of whoever runs the tests."""
+    """Keep what commands have seen away from the history of the user that runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TPU_FLEET_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         yield

@@ -90,7 +90,7 @@ def loss_of(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 class Stop:
-    """Remembers that somebody asked this worker's program to end."""
+    """Remembers the signal by which this worker's program must end."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -186,7 +186,7 @@ def train(
 
 
 def tell(step: int, loss: float) -> None:
-    """Tell the run agent how far it is: `tpu-fleet runs` and the fleet's page show it."""
+    """Report the progress to the run agent: `tpu-fleet runs` and the fleet's page show it."""
     place = os.environ.get("TPU_FLEET_PROGRESS")
     if place:
         new = Path(f"{place}.new")

@@ -60,7 +60,7 @@ def new_network(seed: int, hidden: int) -> torch.nn.Module:
 
 
 class Stop:
-    """Remembers that somebody asked this worker's program to end."""
+    """Remembers the signal by which this worker's program must end."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -158,7 +158,7 @@ def train(options: argparse.Namespace, gang: Gang, stop: Stop) -> dict[str, Any]
 
 
 def tell(step: int, loss: float) -> None:
-    """Tell the run agent how far it is: `tpu-fleet runs` and the fleet's page show it."""
+    """Report the progress to the run agent: `tpu-fleet runs` and the fleet's page show it."""
     place = os.environ.get("TPU_FLEET_PROGRESS")
     if place:
         new = Path(f"{place}.new")

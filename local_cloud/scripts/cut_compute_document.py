@@ -153,7 +153,7 @@ def _without_texts(value: Any) -> Any:
 
 
 def main() -> None:
-    """Write ours anew."""
+    """Write our documents again."""
     documents = installed()
     OURS.write_text(json.dumps(cut(documents["compute.v1"]), indent=0) + "\n")
     NAMES.write_text(names(documents))

@@ -64,7 +64,7 @@ class ActionModule(ActionBase):
             more = f"; not there: {', '.join(left['missing'])}" if left["missing"] else ""
             display.display(f"  {self.host}: {folder}{more}")
         hosts = self.vars["ansible_play_hosts"]
-        # What is not on any worker is told once.
+        # A run that is on no worker is reported once.
         problem = self._absent(arguments["run"], hosts) if self.host == hosts[0] else ""
         if problem:
             result.update(failed=True, msg=problem)

@@ -31,7 +31,7 @@ Look = dict[str, Any]
 Judge = Callable[[Look], tuple[str, str]]
 # When a worker is away for so long, its address may be another one. Later this is asked less and
 # less often: each time the playbook includes its tasks once more, and it may be hours until a
-# preempted slice is made anew.
+# preempted slice is created again.
 AWAY = 15.0
 MORE = 0.1
 PAUSE = 1.0
@@ -69,7 +69,7 @@ class ActionModule(ActionBase):
                 lambda look: _drill.came_back(drill, before, look, plan["seconds"]), began, away
             )
             if ready == _drill.WAIT:
-                # The playbook reads the fleet anew, and comes back.
+                # The playbook reads the fleet again, and comes back.
                 return {"changed": False, "ready": ready, "rows": rows, "look": before, "at": began}
             if ready == _drill.YES:
                 row = _drill.verdict(drill, before, look, plan["lost_steps"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..plugin_utils.declared import Declared
 
-# What GitHub's keys depend on of a user; all else is nobody's business there.
+# The keys of a user on which GitHub's keys depend; the module needs no others.
 OF_PEOPLE = ("name", "slices", "state")
 GITHUB = {option: f"fleet_github_{option}" for option in ("name", "api_url", "token", "later")}
 

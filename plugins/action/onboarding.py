@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write what people need from Ansible itself: a module takes a second to be told of 256 workers."""
+"""Write the onboarding files in Ansible itself: passing 256 workers to a module takes a second."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ActionModule(Declared):
         }
 
     def act(self) -> dict[str, Any]:
-        """Write it here, or let the module do it elsewhere or as somebody else."""
+        """Write the files here, or run the module for another connection or user."""
         if self._connection.transport != "local" or self._play_context.become:
             return super().act()
         _found, arguments = self.validate_argument_spec(spec_of(DOCUMENTATION))

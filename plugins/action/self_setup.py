@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Publish what the machines of the play set themselves up with when nobody else does."""
+"""Publish the setup that the machines of the play apply when no controller does."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class ActionModule(ActionBase):
         return Bucket(GoogleApis(client), client.auth, bucket, prefix)
 
     def _slices(self, options: dict[str, Any], given: dict[str, Any]) -> list[Slice]:
-        """Collect what each slice is to be; one with an absent worker stays as it was published."""
+        """Collect each slice's setup; a slice with an absent worker stays as it was published."""
         roles = asked_for(options["roles"], given)
         common = common_of(self, roles, options, given, secret=frozenset())
         workers: dict[str, dict[int, Each]] = {}
@@ -178,7 +178,7 @@ def _raw(one: Each) -> Raw:
 
 
 def is_encrypted(value: Any) -> bool:
-    """Tell whether a value, or something in it, was encrypted where it was written."""
+    """Return whether a value, or a part of it, was encrypted where it was written."""
     if isinstance(value, EncryptedString):
         return True
     if isinstance(value, Mapping):
@@ -193,7 +193,7 @@ _VAULTS: dict[str, bool] = {}
 
 
 def _is_vault(path: str) -> bool:
-    """Tell whether a file is encrypted as a whole."""
+    """Return whether a file is encrypted as a whole."""
     if path not in _VAULTS:
         try:
             with Path(path).open("rb") as file:

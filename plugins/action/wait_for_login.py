@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wait until somebody can log in to the host; nothing is needed there but a shell."""
+"""Wait until a login to the host works; nothing is needed there but a shell."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class ActionModule(ActionBase):
         host = variables.get("inventory_hostname", "the host")
         result.update(failed=True, changed=False, waited=waited)
         if denied_since is not None:
-            result["msg"] = f"{host} lets nobody in: {said} {self._remedy(variables)}"
+            result["msg"] = f"{host} refuses the login: {said} {self._remedy(variables)}"
         else:
             result["msg"] = (
-                f"Nobody could log in to {host} within {options['timeout']} s. The last try: "
+                f"No login to {host} within {options['timeout']} s. The last try: "
                 f"{said} tpu-fleet doctor says why; fleet_connection_timeout is the limit."
             )
         return result
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
         """Say with what it was tried, and with what it should be."""
         names = ("ansible_user", "ansible_ssh_private_key_file", "fleet_ssh_user")
         user, key, ours = (str(self._templar.template(variables.get(name) or "")) for name in names)
-        tried = f"It was tried as {user or 'whoever you are'} with {key or 'the keys of your ssh'}"
+        tried = f"It was tried as {user or 'your own name'} with {key or 'the keys of your ssh'}"
         if ours and user != ours:
             return (
                 f"{tried}, but the slices admit {ours} (fleet_ssh_user). Take ansible_user out of "

@@ -281,7 +281,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             )
         self._read_config_data(path)
         folder = Path(os.path.realpath(Path(path).parent))
-        # Here, as Ansible itself would tell neither file nor line of what is no YAML.
+        # Here, as Ansible's own message about invalid YAML names neither file nor line.
         for file in variable_files(folder):
             fill_empty_sections(read_variables(loader, file))
         query = self._query()
@@ -366,7 +366,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             return folder_of(base, fleet_name(query.projects, query.owner, query.endpoint))
         except OSError:
-            # Who only looks need not write; who has to write there says so.
+            # Reading needs no write access; code that has to write there reports the error.
             return base
 
     def _directory(self, state: Path) -> Path:
@@ -403,7 +403,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.inventory.set_variable(GROUP_USABLE, "ansible_control_path_dir", folder)
 
     def _publish(self, query: Query, folder: Path, state: Path) -> None:
-        """Tell the playbooks what is written here alone: where the fleet lives, how to log in."""
+        """Publish what is written here alone: the fleet's folder, how to log in."""
         told: dict[str, Any] = {
             # Ansible sets it for hosts of a file, but not for the controller itself.
             "inventory_dir": str(folder),

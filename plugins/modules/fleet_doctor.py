@@ -129,7 +129,7 @@ from ..module_utils._tpu.client import DEFAULT_ENDPOINT, Client
 from ..module_utils._tpu.model import COMPUTE
 from ..module_utils._wire.transport import RetryPolicy
 
-# Who looks wants to know that it fails now, not that it succeeds at the third try.
+# The doctor reports that a request fails now, not that it succeeds at the third try.
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.3), busy_seconds=5, longest_pause=3)
 MARGIN = 2.0
 LOGIN = 10.0
@@ -158,7 +158,7 @@ def probes_of(module: AnsibleModule, wanted: list[dict[str, Any]]) -> list[Probe
         Probe("compute_quota", partial(remote.compute_quota, apis, metrics), limit),
     ]
     return [
-        # Without slices it is the Cloud TPU API that is to be made ready.
+        # Without slices, the Cloud TPU API must be ready.
         *(of_tpu if len(compute) < len(wanted) or not wanted else []),
         *(of_compute if compute else []),
         Probe("grant", grant, limit),

@@ -46,7 +46,7 @@ def main() -> None:
         module.fail_json(msg=f"{error}.", changed_paths=host.changed_paths())
     if host.problems:
         module.fail_json(
-            msg=f"git_access: {'; '.join(host.problems)}. Everybody else is set up.",
+            msg=f"git_access: {'; '.join(host.problems)}. All others are set up.",
             changed_paths=host.changed_paths(),
         )
     module.exit_json(

@@ -199,7 +199,7 @@ class Keeper:
             self._see_that_it_can(stale)
         elif wanted or stale:
             # Without anything to do there is no need for a token.
-            hub = self._hub([f"{key.title} is to be registered there" for key in wanted], stale)
+            hub = self._hub([f"{key.title} must be registered there" for key in wanted], stale)
             places = {key.place for key in wanted} | {key.place for key in stale}
             seen = {place: self._seen(hub, place) for place in sorted(places)}
             for action in plans.plan(wanted, self.recorded, stale, seen, params["fleet"]):
@@ -218,7 +218,7 @@ class Keeper:
         """Ask for the places of all keys that are declared or to be removed."""
         declared = plans.registered(self.params["keys"])
         reasons = [
-            f"{key['name']} in git_access_keys is to be registered there (register: "
+            f"{key['name']} in git_access_keys must be registered there (register: "
             f"{key['register']})"
             for key in declared
         ]
@@ -240,7 +240,7 @@ class Keeper:
         remedy = "Set GITHUB_TOKEN (or fleet_github_token) to a token of that account"
         if stale:
             remedy += (
-                ". If you have removed the keys at GitHub by hand and nothing is to be registered, "
+                ". If you have removed the keys at GitHub by hand and no key must be registered, "
                 f"delete {self.path}, which remembers them"
             )
         raise GitHubError(f"There is no token for GitHub, and {shown}", remedy, 401)
@@ -264,7 +264,7 @@ class Keeper:
             self.added.append(action.title)
             if not self.check:
                 made = self._add(hub, action.wanted)
-                # Somebody may have removed it by hand: then it was recorded under another id.
+                # It may have been removed by hand: then it was recorded under another id.
                 same = (made.place, made.material)
                 self.recorded = [k for k in self.recorded if (k.place, k.material) != same]
                 self.recorded.append(made)
@@ -285,7 +285,7 @@ class Keeper:
         try:
             made = hub.add(want.place, body)
         except GitHubError as error:
-            # An answer that was lost, or somebody who was faster: perhaps it is there.
+            # The answer was lost, or another client was faster: perhaps it is there.
             there = [
                 key
                 for key in (hub.keys(want.place) if error.status in (0, 422, 502, 503) else [])
@@ -334,7 +334,7 @@ def main() -> None:
     except (GitHubError, OSError) as error:
         whose = ""
         if isinstance(error, GitHubError) and error.status == 401 and params["token"]:
-            # What it holds is nobody's business; where it came from is.
+            # What it holds stays secret; where it came from does not.
             names = [n for n in TOKENS if os.environ.get(n) == params["token"]]
             whose = f"The token in {[*names, 'fleet_github_token'][0]}: "
         told: dict[str, Any] = {"added": keeper.added, "removed": keeper.removed}

@@ -165,7 +165,7 @@ def main() -> None:
     ahead = None if params["now"] is None else started - params["now"]
     facts, findings = look(place, expected, ahead, params["time_limit"])
     fixed: list[dict[str, str]] = []
-    # Twice: what was mended may have been all that kept the machine from being called ready.
+    # Twice: what was repaired may have been all that kept the machine from being called ready.
     for _round in range(2 if params["fix"] else 0):
         tried = {(step["check"], step["subject"]) for step in fixed}
         steps = mend(place, findings, tried, module.check_mode)

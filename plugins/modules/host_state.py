@@ -75,7 +75,7 @@ def main() -> None:
     except OSError as error:
         module.fail_json(
             msg=f"Cannot record in {params['state_dir']} what was applied: {error}. What was there "
-            "before still is. Make room or mend the file system, and run this again."
+            "before still is. Make room or repair the file system, and run this again."
         )
     module.exit_json(
         changed=before != after or stale,

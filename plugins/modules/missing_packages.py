@@ -38,7 +38,7 @@ def main() -> None:
         code, out, err = module.run_command(["dpkg-query", "--show", layout, "--", *names])
         # 1: it does not know one of them.
         if code not in (0, 1):
-            module.fail_json(msg=f"dpkg-query cannot tell which packages are installed: {err}")
+            module.fail_json(msg=f"dpkg-query cannot list which packages are installed: {err}")
         installed = out.splitlines()
     missing = [name for name in names if f"ii {name}" not in installed]
     module.exit_json(changed=False, packages=missing)

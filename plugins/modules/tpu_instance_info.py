@@ -85,7 +85,7 @@ tpu_instances:
       zone: us-east5-a
       api: compute
       state: WAITING_FOR_RESOURCES
-      reason: Compute Engine does not tell whether capacity or quota is missing
+      reason: Compute Engine does not show whether capacity or quota is missing
       accelerator_type: v6e-1
       machine_type: ct6e-standard-1t
       several: false

@@ -84,7 +84,7 @@ def _files(root: Path) -> Iterator[str]:
 
 
 def _routes(root: Path) -> str:
-    """Return meta/runtime.yml, which tells the host's Ansible the action plugin of each module."""
+    """Return meta/runtime.yml, which maps each module to the action plugin of its name."""
     modules = {path.stem for path in (root / "plugins" / "modules").glob("*.py")}
     own = {Path(name).stem for name in ACTIONS}
     route = {"redirect": f"tpu.fleet.{Path(IN_PROCESS).stem}"}

@@ -94,7 +94,7 @@ class RoleProgress:
         return line
 
     def still(self, hosts: Sequence[str], seconds: float) -> str:
-        """Return a line for who waits: how many hosts are done, and what the others do."""
+        """Return a line while it waits: how many hosts are done, and what the others do."""
         at = self.clock()
         done = [host for host in hosts if host in self._ended]
         silent = [host for host in hosts if host not in self._at and host not in self._ended]

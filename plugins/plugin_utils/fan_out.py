@@ -47,7 +47,7 @@ from .ssh_failures import (
 )
 from .ssh_targets import Target
 
-# Whoever calls fan_out without it is told.
+# A call of fan_out without it raises LocalTrouble.
 with contextlib.suppress(ImportError):
     import asyncssh
 
@@ -69,14 +69,14 @@ GOODBYE = 2.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How to go about it. The defaults are for a laptop and 1,000 hosts."""
+    """The limits of the calls. The defaults are for a laptop and 1,000 hosts."""
 
     connects: int = 64
     """Attempts to connect at once. Hosts that run their command do not count."""
     connects_per_second: float = 250.0
     """First contacts are spread over time; one host costs about as much CPU as this leaves it."""
     patience: float = 3.0
-    """After so many seconds an attempt does not count any more: dead hosts hold nobody up."""
+    """After so many seconds an attempt does not count any more: dead hosts delay no others."""
     connect_timeout: float = 15.0
     """Until the login is done."""
     timeout: float | None = None
@@ -112,12 +112,12 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the command ended well."""
+        """Return whether the command ended well."""
         return self.kind is Kind.DONE and self.exit_status == 0 and not self.says
 
     @property
     def begun(self) -> bool:
-        """Tell whether the command may have been started."""
+        """Return whether the command may have been started."""
         return self.kind in BEGUN
 
 
@@ -204,7 +204,7 @@ class _Session(_SessionBase):
 
     def eof_received(self) -> bool:
         self._host.channel._reader.feed_eof()
-        # Its input stays open: somebody may watch for its end to know that we are gone.
+        # Its input stays open: the command may watch for its end to know that we are gone.
         return True
 
     def pause_writing(self) -> None:
@@ -457,7 +457,7 @@ class _Host:
         return self._result(trouble)
 
     def heard(self) -> None:
-        """Note that the host does something: the silence begins anew."""
+        """Note that the host does something: the silence begins again."""
         silence = self.settings.silence
         if self.quiet is not None and silence is not None:
             # It may be over just now.
@@ -551,18 +551,18 @@ class _Host:
                 try:
                     await self.channel.write(self.stdin[at : at + (1 << 16)])
                 except BrokenPipeError:
-                    # It ended without reading everything, as it may; its exit status tells.
+                    # It ended without reading everything, as it may; its exit status shows that.
                     break
             self.channel.write_eof()
         if self.talk is not None:
             try:
                 self.value = await self.talk(self.channel)
             finally:
-                # What it says after the dialogue belongs to nobody; it must not block it either.
+                # What it says after the dialogue is dropped; it must not block it either.
                 self.talking = False
                 self.channel._let_go()
             self.channel.write_eof()
-            # All is said. Who does not end now never may.
+            # All is said. A command that does not end now never may.
             async with asyncio.timeout(LAST_WORDS):
                 await session.over.wait()
         await session.over.wait()
@@ -598,7 +598,7 @@ class _Host:
         return Result(kind=found.kind, says=found.says, remedy=found.remedy, **common)
 
     def _is_ours(self, trouble: BaseException) -> bool:
-        """Tell whether the dialogue failed on this side, with the connection as good as ever."""
+        """Return whether the dialogue failed on this side, with the connection as good as ever."""
         return (
             self.talk is not None
             and self.session is not None
@@ -679,7 +679,7 @@ async def fan_out(
     """Run a command on all targets at once; yield a result of each as it comes.
 
     The command's input is stdin and then its end; or what talk writes; or, without both, nothing,
-    and it stays open until we are gone. Whoever stops iterating, or is cancelled, ends all
+    and it stays open until we are gone. A caller that stops, or is cancelled, ends all
     connections. Raises LocalTrouble if asyncssh is not installed, ValueError for two hosts of one
     name.
     """

@@ -42,7 +42,7 @@ class RoleVariables(Mapping[str, Any]):
         if not name.startswith(f"{self._role}_"):
             own = f"{self._role}_{_OF_OTHERS.get(name)}"
             if own not in self._options:
-                # Ansible's own login is nobody whom a role makes.
+                # Ansible's own login is no user that a role makes.
                 return None if name == "fleet_ssh_user" else UNREADABLE
         if own not in self._options:
             return missing

@@ -110,7 +110,7 @@ def _secret_parts(value: Any, option: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _parts(option: Mapping[str, Any]) -> bool:
-    """Tell whether an option is secret, or something in it."""
+    """Return whether an option is secret, or a part of it."""
     return bool(option.get("no_log")) or any(map(_parts, option.get("options", {}).values()))
 
 
@@ -129,7 +129,7 @@ def _made_of(words: set[str], closed: set[str], values: Mapping[str, Any]) -> se
 
 
 def _mentions(name: str, hidden: set[str], values: Mapping[str, Any]) -> bool:
-    """Tell whether a variable is made of hidden ones."""
+    """Return whether a variable is made of hidden ones."""
     seen: set[str] = set()
     left = {name}
     while left:
@@ -186,7 +186,7 @@ def _runs(value: Sequence[Mapping[str, Any]], raw: Raw, without: list[str]) -> A
             env = written[number].get("env") or {}
         plain = isinstance(env, Mapping) and not is_template(env) and not raw.encrypted(env)
         if run.get("env") and not (plain and env and not _has_login(env)):
-            # With another environment it would do something that nobody wants.
+            # With another environment it would do something that is not wanted.
             run = {**run, "env": {}, "enabled": False}
             without.append(f"the run {run.get('name')}, whose env is made of something else")
         kept.append(run)
@@ -234,7 +234,7 @@ def _without_services(
             templates.pop(name, None)
             plain[name] = [one for one in declared if one not in closed]
             without += [f"{one.get('name')} of {name}, for its secrets" for one in closed]
-    # Without its token it would let everybody in.
+    # Without its token it would accept every client.
     if everything.get("ray_cluster_head"):
         templates.pop("ray_cluster_head", None)
         plain["ray_cluster_head"] = ""

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Publish what machines set themselves up with: files by their hash, and for each slice what it is.
 
-What a slice is to be is signed with the key that Ansible logs in with.
+The setup of a slice is signed with the key that Ansible logs in with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UPLOADS = 16
 
 @dataclass(frozen=True)
 class Slice:
-    """What the workers of one slice are to be."""
+    """The setup of the workers of one slice."""
 
     name: str
     uid: str
@@ -39,12 +39,12 @@ class Slice:
     without: Sequence[str] = ()
     # What they agreed on; of what is not here, what they agreed on before.
     found: Mapping[str, Any] = field(default_factory=dict)
-    # Whose it is: project and owner.
+    # Project and owner of the fleet.
     fleet: Mapping[str, str] = field(default_factory=dict)
 
 
 def pointer_of(one: Slice, agent: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Write what the machines of a slice are told first."""
+    """Return the pointer, which the machines of a slice read first."""
     first = one.orders[0]
     shared = {variable: role for role, variable in shared_roles().items()}
     values = {}
@@ -125,7 +125,7 @@ def sign(text: str, key: str) -> str:
         input=text,
         capture_output=True,
         text=True,
-        # Nobody is asked for a passphrase: there is no terminal in an apply.
+        # ssh-keygen must not ask for a passphrase: there is no terminal in an apply.
         env={**os.environ, "SSH_ASKPASS_REQUIRE": "never", "DISPLAY": ""},
         start_new_session=True,
         check=False,

@@ -43,7 +43,7 @@ class Kind(str, Enum):
 
 
 BEGUN = frozenset({Kind.DONE, Kind.TIMEOUT, Kind.CUT})
-"""The command may have been started: only somebody who knows it can say whether to try again."""
+"""The command may have been started: only its caller can decide whether to try again."""
 ELSEWHERE = frozenset(
     {Kind.UNREACHABLE, Kind.REFUSED, Kind.SILENT, Kind.CLOSED, Kind.HOST_KEY, Kind.PROXY}
 )
@@ -212,7 +212,7 @@ def _of_network(error: BaseException, seen: ConnectionProgress) -> Failure:
     return Failure(
         Kind.LOCAL,
         f"{type(error).__name__}: {_text(error)}",
-        "This is a mistake of ours: report it.",
+        "This is a bug of tpu.fleet: report it.",
     )
 
 

@@ -68,7 +68,7 @@ class Target:
     accept_new: bool = False
     proxy_command: str = ""
     cheap_kex: bool = False
-    """Whether the key exchange is to be the cheap one."""
+    """Whether the key exchange is the cheap one."""
 
 
 @dataclass(frozen=True)

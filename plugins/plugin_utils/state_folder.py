@@ -42,7 +42,7 @@ def base_folder(environment: Mapping[str, str]) -> Path:
 
 
 def holder(folder: Path) -> str:
-    """Return the fleet whose state a folder keeps; empty when nobody said so yet."""
+    """Return the fleet whose state a folder keeps; empty when none is noted yet."""
     try:
         return (folder / NOTE).read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -50,9 +50,9 @@ def holder(folder: Path) -> str:
 
 
 def take(folder: Path, fleet: str) -> bool:
-    """Say whether a folder keeps the state of this fleet; note it where nobody did."""
+    """Return whether a folder keeps the state of this fleet; note it where none is noted."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The whole note appears at once, whoever else comes at this moment.
+    # The whole note appears at once, also for another process at this moment.
     note = folder / f".{NOTE}.{os.getpid()}"
     if not holder(folder):
         note.write_text(f"{fleet}\n", encoding="utf-8")
@@ -77,7 +77,7 @@ def folder_of(base: Path, fleet: str) -> Path:
 def problems_of(variables: Mapping[str, Any], template: Any, note: bool) -> list[Problem]:
     """Say where the variables of a play mean another fleet than their inventory.
 
-    With note, a folder that they name and that is nobody's yet is noted as this fleet's.
+    With note, a folder that they name and that has no fleet yet is noted as this fleet's.
     """
     fleet, owner, folder = (
         str(template(variables.get(name) or ""))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the files of variables beside an inventory, and say where one of them is no YAML.
 
-Ansible reads group_vars of a group only when there are hosts in it, and tells a mistake in the YAML
+Ansible reads group_vars of a group only when there are hosts in it, and shows a mistake in the YAML
 of a file without file or line.
 """
 
@@ -113,7 +113,7 @@ def names_by_file(loader: DataLoader, sources: Iterable[Any]) -> dict[str, str]:
 
 
 def shown(file: Path) -> str:
-    """Name a file as somebody in this folder would."""
+    """Return a file's name as it is written in the current folder."""
     return os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)
 
 

@@ -22,7 +22,7 @@ def facts_are_variables() -> bool:
     """Say whether Ansible takes variables from the result of any module.
 
     It does by default: a worker in other hands could answer with facts that are named as variables
-    of ours, such as fleet_state_dir, which say where the controller writes.
+    of this collection, such as fleet_state_dir, which say where the controller writes.
     https://docs.ansible.com/ansible/latest/reference_appendices/config.html#inject-facts-as-vars
     """
     return bool(constants.config.get_config_value("INJECT_FACTS_AS_VARS"))

@@ -17,7 +17,7 @@ from tpu_fleet.top.app import Top
 from tpu_fleet.top.source import Source
 
 SIZE = (120, 16)
-# Fonts from elsewhere: whoever opened the picture would ask another server for them.
+# Fonts from elsewhere: an open picture would ask another server for them.
 FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -29,7 +29,7 @@ class Told:
         self.now = lab().now
 
     def start(self) -> None:
-        """Ask nobody."""
+        """Ask no worker."""
 
     def stop(self) -> None:
         """End nothing."""

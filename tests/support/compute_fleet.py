@@ -46,7 +46,7 @@ def sleeper(name: str, *slices: str) -> dict[str, Any]:
 
 
 def trainer(name: str, slices: Sequence[str], saved: str, **more: Any) -> dict[str, Any]:
-    """Declare a run of JAX, which goes on until somebody says at which step it ends."""
+    """Declare a run of JAX, which goes on until a file says at which step it ends."""
     return {
         "name": name,
         "slices": list(slices),
@@ -95,7 +95,7 @@ class ComputeFleet(Fleet):
     # The API ----------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """Ask Compute Engine, as somebody does who knows nothing of our collection."""
+        """Ask Compute Engine, as a client does that knows nothing of the collection."""
         url = f"http://127.0.0.1:{self.port}/compute/v1/projects/local-project/{path}"
         answer = requests.request(method, url, json=body, params=query, timeout=150)
         assert answer.ok, answer.text

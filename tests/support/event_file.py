@@ -1,4 +1,4 @@
-"""Write TensorBoard event files as its writers do, but for the checksums, which nobody reads."""
+"""Write TensorBoard event files as its writers do, but for the checksums, which are not read."""
 
 from __future__ import annotations
 

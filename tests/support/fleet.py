@@ -95,7 +95,7 @@ class Fleet:
         self.first_site = ""
 
     def declare(self, fleet: dict[str, Any]) -> None:
-        """Write the fleet file anew, over what the demo declares."""
+        """Write the fleet file again, over what the demo declares."""
         # Files of a folder are read in the order of their names.
         story = self.inventory / "group_vars" / "all" / "story.yml"
         story.write_text(json.dumps(fleet))

@@ -64,7 +64,7 @@ class Run:
         return 0.35 + 3.2 * math.exp(-self.step / 90_000) + 0.02 * math.sin(self.step / 700)
 
     def work(self, at: float, seconds: float) -> None:
-        """Do steps, and tell of them."""
+        """Do steps, and report them."""
         seconds = min(seconds, at - self.since)
         if seconds <= 0:
             return
@@ -91,7 +91,7 @@ class Run:
         self.state = "restarting"
 
     def seen(self, worker: int, now: float) -> run_view.Run:
-        """Return what a worker answers now; it tells each event once."""
+        """Return what a worker answers now; it reports each event once."""
         told = {
             "run": self.name,
             "user": self.user,

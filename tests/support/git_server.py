@@ -41,7 +41,7 @@ for one in known["keys"]:
         command = f"{sys.executable} {folder}/serve.py {folder} {one['id']}"
         print(f'restrict,command="{command}" {one["key"]}')
 """
-# What runs when somebody is in: git, if this key may.
+# What runs after a login: git, if this key may.
 SERVE = """
 import json, os, re, sys
 folder, number = sys.argv[1:]
@@ -98,7 +98,7 @@ class GitServer:
         return " ".join((self.folder / "host_key.pub").read_text().split()[:2])
 
     def new_host_key(self) -> None:
-        """Make another host key; who runs already keeps the old one until it is started anew."""
+        """Make another host key; a running server keeps the old one until it is restarted."""
         for name in ("host_key", "host_key.pub"):
             (self.folder / name).unlink(missing_ok=True)
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / "host_key"))

@@ -43,7 +43,7 @@ class Guide(Fleet):
         self.url = f"http://127.0.0.1:{cloud.port}/"
 
     def edit(self, old: str, new: str) -> None:
-        """Replace words of the fleet file, as somebody with an editor."""
+        """Replace words of the fleet file, as a person with an editor."""
         file = self.inventory / "group_vars" / "all" / "fleet.yml"
         file.write_text(file.read_text().replace(old, new))
 
@@ -54,7 +54,7 @@ class Guide(Fleet):
         self.run("sh", "-c", f"{command} < {self.mail}")
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Ask the cloud what only its API tells."""
+        """Ask the cloud for what only its API shows."""
         answer = requests.request(method, self.url + path, json=body, timeout=60)
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()

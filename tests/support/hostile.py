@@ -75,7 +75,7 @@ KINDS = {
     "YAML": "a: &x [*x, !!python/name:os.system] # \"'",
     "very long": "A" * 10_000,
 }
-"""What somebody may put where a text is shown, or written into a file, by kinds."""
+"""What an attacker may put where a text is shown, or written into a file, by kinds."""
 
 
 def texts(canary: Path) -> list[str]:

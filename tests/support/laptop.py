@@ -1,4 +1,4 @@
-"""The computer of somebody who was let in, and machines that move."""
+"""The computer of a user who was let in, and machines that move."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet import Fleet, wait_until
 
 
 class Laptop:
-    """The computer of somebody: ssh as it is there, with a ~/.ssh of its own."""
+    """The computer of a user: ssh as it is there, with a ~/.ssh of its own."""
 
     def __init__(self, folder: Path, key: Path) -> None:
         self.ssh_folder = folder / "ssh"

@@ -16,7 +16,7 @@ PROMPT = re.compile(r"(?:^|\n)(?:\(\S+\) )?\$ $")
 
 
 class Terminal:
-    """A bash at a terminal of some size, and somebody who takes some time for a key."""
+    """A bash at a terminal of some size, and a user who takes some time for a key."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Pictures of what a terminal showed: SVG without a script, that asks nobody for anything."""
+"""Pictures of what a terminal showed: SVG without a script, that sends no request."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Checkout:
         )
 
     def calls(self) -> list[list[str]]:
-        """Return the words of all calls: the framework, the command, what it was told."""
+        """Return the words of all calls: the framework, the command, its arguments."""
         file = self.folder / "calls"
         return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
 

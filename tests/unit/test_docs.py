@@ -135,7 +135,7 @@ def test_every_variable_has_a_section_with_its_own_example_alone() -> None:
 
 
 def test_every_variable_of_the_playbooks_is_explained() -> None:
-    """What a person may set is what has a default, save for what tasks tell each other."""
+    """What a person may set is what has a default, save for what tasks set for each other."""
     told = {
         *("fleet_find_attempt", "fleet_expected_workers", "fleet_admitted_keys", "fleet_teardown"),
         *("fleet_finish", "fleet_collect_everything", "fleet_drill_went", "fleet_applied"),

@@ -23,7 +23,7 @@ def test_all_roles_are_read() -> None:
 
 
 def test_rules_of_all_roles_are_applied() -> None:
-    """A file of rules that nobody calls would check nothing."""
+    """A file of rules that is never called would check nothing."""
     applied = set(ROLE_RULES)
     assert [f"check_{role}" for role in ROLE_RULES] == [r.__name__ for r in ROLE_RULES.values()]
     written = {path.parent.name for path in ROOT.glob("plugins/module_utils/_roles/*/rules.py")}

@@ -1,4 +1,4 @@
-"""Texts that people read first: help, summaries, descriptions, names of plays and tasks.
+"""Texts that people read: help, descriptions, names of tasks, docstrings, comments, messages.
 
 They are in present-day technical English: the subject is a component, the verb is concrete.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,20 @@ OLD_WORDS = re.compile(
     r"(?:^|\. )(?:Who|Whose) ",
     re.IGNORECASE,
 )
-# Names of options, values and files are not prose.
-MARKUP = re.compile(r"\b(?:C|O|V|RV|E|P|M|I|B)\([^)]*\)|\{\{.*?\}\}")
+# Names of options, values and files are not prose, nor is code in backticks or the user nobody.
+# The last two stand on hosts: a cause that event logs keep, and the descriptions of mount units,
+# which a change would mount again.
+MARKUP = re.compile(
+    r"\b(?:C|O|V|RV|E|P|M|I|B)\([^)]*\)|\{\{.*?\}\}|\{[^{}]*\}|`[^`]*`|\buser nobody\b|"
+    r"\btold to stop\b|\bwhen somebody looks\b"
+)
 PROSE = {"description", "short_description", "help", "notes"}
+PRODUCT = ("plugins", "roles", "src", "local_cloud/src")
+OTHERS = ("tests", "local_cloud/tests", "benchmarks", "scripts", "examples")
+# With a group where it begins a line, as a docstring does.
+BLOCK = re.compile(r'(?ms)(^ *r?)?"""(.*?)"""')
+COMMENT = re.compile(r"(?m)(?:^ *#.*\n)+")
+LITERAL = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"((?:[^"\\\n]|\\.)*)\"""")
 
 
 def _prose(found: Any, place: str) -> Iterator[tuple[str, str]]:
@@ -102,8 +113,58 @@ def of_tasks() -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), name
 
 
+def _sources(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the Python files below folders, each with its text."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            place = path.relative_to(ROOT)
+            if not path.is_symlink() and not any(part.startswith(".") for part in place.parts):
+                yield str(place), path.read_text()
+
+
+def _docstrings(source: str) -> list[str]:
+    return [found[2].strip() for found in BLOCK.finditer(source) if found[1] is not None]
+
+
+def _texts(source: str) -> Iterator[str]:
+    """Yield the docstrings, comments and messages of a file, each without its line ends."""
+    code = BLOCK.sub("None", source)
+    comments, code = COMMENT.findall(code), COMMENT.sub("", code)
+    # Literals that follow each other are one message.
+    literals = LITERAL.finditer(re.sub(r'"\s*\n\s*[rf]*"', "", code))
+    messages = [found[1] for found in literals if found[1] and " " in found[1]]
+    beside = re.findall(r"  (# .*)", code)
+    for text in (*_docstrings(source), *comments, *beside, *messages):
+        yield " ".join(re.sub(r"(?m)^ *#:? ?", "", text).split())
+
+
+def of_docstrings() -> Iterator[tuple[str, str]]:
+    """Yield the first line of each docstring of the tree."""
+    for place, source in _sources([*PRODUCT, *OTHERS]):
+        for text in _docstrings(source):
+            line = text.partition("\n")[0]
+            yield f"{place}: {line}", line
+
+
+def of_code() -> Iterator[tuple[str, str]]:
+    """Yield all docstrings, comments and messages of the product."""
+    for place, source in _sources(PRODUCT):
+        yield from ((f"{place}: {text}", text) for text in _texts(source))
+
+
 @pytest.mark.parametrize(
-    "texts", [of_plugins, of_roles, of_commands, of_pages, of_ends, of_keys, of_tasks]
+    "texts",
+    [
+        of_plugins,
+        of_roles,
+        of_commands,
+        of_pages,
+        of_ends,
+        of_keys,
+        of_tasks,
+        of_docstrings,
+        of_code,
+    ],
 )
 def test_what_people_read_first_is_plain(texts: Any) -> None:
     found = list(texts())
@@ -149,3 +210,22 @@ def test_names_of_tasks_are_short() -> None:
 )
 def test_old_words_are_noticed(text: str) -> None:
     assert OLD_WORDS.search(text)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Tell the workers."""\n',
+        'def look():\n    """Return the hosts.\n\n    They wait for\n    whoever asks.\n    """\n',
+        "x = 1\n# A folder that\n# nobody reads.\n",
+        "x = 1  # as somebody set it\n",
+        'raise Busy(\n    f"The {name} is to "\n    "be removed."\n)\n',
+    ],
+)
+def test_old_words_in_code_are_noticed(source: str) -> None:
+    assert any(OLD_WORDS.search(MARKUP.sub("", text)) for text in _texts(source))
+
+
+def test_names_in_code_are_no_prose() -> None:
+    source = 'TEXT = """\nWho\n"""\ntold = "told"\nsay(f"{told} by `tell`")  # noqa: S1\n'
+    assert not any(OLD_WORDS.search(MARKUP.sub("", text)) for text in _texts(source))

@@ -47,13 +47,13 @@ class Sweep:
         folder.mkdir(parents=True, exist_ok=True)
         self._trials, self._names = trials, names
         journal = str(folder / "study.journal")
-        # What Optuna has for a file on NFS 3 or later. Who was killed with the lock in hand loses
+        # What Optuna has for a file on NFS 3 or later. A process killed with the lock loses
         # it after 30 s; the symbolic link that is its default could then be taken twice.
         backend = JournalFileBackend(journal, lock_obj=JournalFileOpenLock(journal))
         self.study = optuna.create_study(
             study_name="digits",
             storage=JournalStorage(backend),
-            # What others try just now counts as bad: nobody tries the same beside them.
+            # What others try just now counts as bad: no other slice tries the same meanwhile.
             sampler=optuna.samplers.TPESampler(constant_liar=True),
             load_if_exists=True,
         )
@@ -75,7 +75,7 @@ class Sweep:
                 if OWNER in trial.user_attrs:
                     owned.append(trial)
                 elif trial.state == TrialState.RUNNING:
-                    # Whoever asked for it was killed before it was theirs: it does not count.
+                    # The slice that asked for it was killed before it had it: it does not count.
                     self.study.tell(trial.number, state=TrialState.FAIL)
             for trial in owned:
                 if trial.state == TrialState.RUNNING and trial.user_attrs[OWNER] in self._names:

@@ -32,7 +32,7 @@ Example = tuple[list[float], int]
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice of the cluster, as its workers' resources tell it."""
+    """One slice of the cluster, as its workers' resources show it."""
 
     name: str
     marker: str

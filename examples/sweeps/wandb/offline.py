@@ -40,7 +40,7 @@ def points(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def mine(folder: Path) -> bool:
-    """Claim a point, unless somebody has; say whether it is this slice's."""
+    """Claim a point, unless another slice has; return whether it is this slice's."""
     # On a share, what another slice made just now may be there and not yet be shown.
     with contextlib.suppress(FileExistsError):
         folder.mkdir(parents=True)
@@ -100,7 +100,7 @@ def main(path: str, *more: str) -> int:
         }
         words = [f"--{key}={value}" for key, value in grid[name].items()]
         code = child.run([sys.executable, str(HERE / "trial.py"), *words, *more], environment)
-        # Who is told to stop is interrupted, and not ended, whatever came of it: at a shutdown
+        # A stopped program is interrupted, and not ended, whatever came of it: at a shutdown
         # wandb's own process may be gone before the trial is, which makes an error of it.
         if code < 0 or code == STOPPED or (child.stopped and code):
             return STOPPED

@@ -520,7 +520,7 @@ def quota_exceeded(
     return ApiError("RESOURCE_EXHAUSTED", texts[0], [detail])
 
 
-# How many requests a minute a limit allows, if nobody says otherwise.
+# How many requests a minute a limit allows by default.
 PER_MINUTE = 60
 
 

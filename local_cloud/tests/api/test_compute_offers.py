@@ -192,7 +192,7 @@ def test_templates(ask: Ask, scope: str) -> None:
 
 
 def test_a_template_accepts_what_an_instance_does_not(ask: Ask) -> None:
-    """The machine types of v5e are refused only when a VM is to be created."""
+    """The machine types of v5e are refused only when a VM is created."""
     properties = {**TEMPLATE["properties"], "machineType": "ct5lp-hightpu-1t"}
     ask("POST", "global/instanceTemplates", {"name": "it", "properties": properties})
 

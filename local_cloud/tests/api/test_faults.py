@@ -186,7 +186,7 @@ def test_from_when_until_when() -> None:
 
 
 def test_what_was_due_while_a_fault_was_on_meets_it_later_too() -> None:
-    """Nobody looks for an hour; the request still waited for the ten minutes without capacity."""
+    """No request for an hour; this one still waited for the ten minutes without capacity."""
     cloud = Emulator(clock="manual")
     try:
         cloud.fault("stock_out", seconds=600)

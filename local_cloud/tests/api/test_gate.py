@@ -1,4 +1,4 @@
-"""Who may speak with a local cloud: no web page, and no other user of the computer."""
+"""Access to a local cloud: no web page, and no other user of the computer."""
 
 from __future__ import annotations
 

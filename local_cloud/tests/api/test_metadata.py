@@ -1,4 +1,4 @@
-"""The metadata server over HTTP: who asks is told by the address the request comes from."""
+"""The metadata server over HTTP: it knows a client by the address of its request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What methods may be told in the query is done or refused, by Google's discovery documents."""
+"""What methods take in the query is done or refused, by Google's discovery documents."""
 
 from __future__ import annotations
 

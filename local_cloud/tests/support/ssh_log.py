@@ -19,7 +19,7 @@ class Seen:
     """What one machine saw."""
 
     connections: int
-    """Of whatever kind, also of somebody who only looks whether sshd is there."""
+    """Of whatever kind, also of a client that only looks whether sshd is there."""
     logins: int
     executions: int
 

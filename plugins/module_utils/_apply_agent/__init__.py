@@ -3,7 +3,7 @@
 """The apply agent: the program with which a host applies its roles itself. Private to tpu.fleet.
 
 The controller packs this folder into one file and sends it. It needs only Python 3.8 or later;
-Ansible is used only when roles are to be applied.
+Ansible is used only to apply roles.
 
 May import: _roles.
 """

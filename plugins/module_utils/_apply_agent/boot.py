@@ -61,9 +61,9 @@ class Alone(Line):
 
 
 class Machine:
-    """What the metadata tells about this machine; the publisher could not know it.
+    """What the metadata contains about this machine; the publisher could not know it.
 
-    Machines of a group of Compute Engine are not told its id: then the published uid stays.
+    Machines of a group of Compute Engine do not get its id: then the published uid stays.
     """
 
     def __init__(self, uid: str, zone: str, index: int, internal: List[str], external: str) -> None:
@@ -147,7 +147,7 @@ def be(place: Place, pointer: Mapping[str, Any], source: Any, here: Machine, eng
 
 
 def _due(place: Place) -> bool:
-    """Return whether roles are to be applied that no controller has begun or finished."""
+    """Return whether roles are due that no controller has begun or finished."""
     data = read(place.known)
     if data is None:
         return True

@@ -37,7 +37,7 @@ def engine_of(place: Place) -> Engine:
 _PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
-# The role's default. Where somebody sets another one, it may be on a disk that a role mounts.
+# The role's default. A path that a user sets may be on a disk that a role mounts.
 _CACHE = "/var/cache/tpu-fleet/uv"
 
 

@@ -208,7 +208,7 @@ def pointer_of(source: Any, slice_name: str, fleet: Mapping[str, str]) -> Dict[s
     """Return the published pointer, which has the wishes for the workers of this slice.
 
     It names the slice and its fleet: with one key for two fleets, the pointer of one is no order
-    for a slice of the same name in the other, though anybody who may write here can put it there.
+    for a slice of the same name in the other, though every writer of this place can put it there.
     """
     # A queued request carries this program for weeks, so the format that it reads must not change.
     try:

@@ -4,7 +4,7 @@
 
 Most requests find nothing to do, and most of their time is Python's: this file imports only what is
 built into it. It compares, and decides nothing: whatever is not the same is left to `stamp`. A
-changed file has another ctime, and so has a folder with another entry; nobody can set that.
+changed file has another ctime, and so has a folder with another entry; no user can set that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
     Facts = Optional[Tuple[int, ...]]
-    # Whose rights to look with: uid, gid and groups; None is root.
+    # The rights to look with: uid, gid and groups; None is root.
     Rights = Optional[Tuple[int, int, Tuple[int, ...]]]
 
 # As Place has it.
@@ -194,7 +194,7 @@ def answer(agent: str, request: bytes, kept: str = KEPT) -> bytes:
     at += len(_ASKS)
     try:
         with open(kept, "rb", 0) as stream:
-            # Root wrote it, and nobody else can. json takes longer to import than all this.
+            # Only root can write it. json takes longer to import than all this.
             known = marshal.loads(stream.readall())  # noqa: S302
         asked = request[at : at + 64].decode("ascii")
         if known["agent"] != agent or known["asks"] != asked or not _is_same(known):

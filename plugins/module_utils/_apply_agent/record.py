@@ -45,7 +45,7 @@ class Record:
         self.seen = stamp.Seen()
 
     def todo(self) -> Todo:
-        """Return which roles are to be applied now, and why."""
+        """Return which roles to apply now, and why."""
         before = read(self.place.stamp) or {}
         now = stamp.look(self.place.watch, before, self.seen)
         drift = stamp.differences(before, now) or stamp.failures(now)

@@ -29,7 +29,7 @@ from .talk import Line, line_of
 from .wish import SHARED, Todo, Wish
 from .work import Engine, NoEngineError, Work, WorkError
 
-# A controller that receives nothing for long cannot tell whether the connection is dead.
+# A controller that receives nothing for long cannot know whether the connection is dead.
 SIGN_OF_LIFE = 10.0
 # Seconds between two looks: more, the longer nothing happens.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
@@ -130,7 +130,7 @@ class Session:
             self._wait(deadline)
 
     def _wait(self, deadline: float) -> None:
-        """Wait some time for the process that applies roles, and tell the controller its name."""
+        """Wait some time for the process that applies roles, and send the controller its name."""
         running = read(self.place.running) or {}
         self.line.say("waiting", holder=running)
         if time.monotonic() > deadline:
@@ -142,7 +142,7 @@ class Session:
         self._wait_for_lock(min(SIGN_OF_LIFE, self.patience))
 
     def _missed(self, work: Work) -> Optional[Dict[str, Any]]:
-        """Return the result of the same work if a lost connection kept it from being told."""
+        """Return the result of the same work if a lost connection kept it from being sent."""
         running = read(self.place.running) or {}
         result: Optional[Dict[str, Any]] = read(self.place.result(work.name))
         if running.get("work") != work.name or running.get("told") or result is None:

@@ -199,7 +199,7 @@ def todo(
 ) -> Todo:
     """Return which roles to apply. `given` has for each role the hash of its present values.
 
-    `noted` are the roles that have written to the state file, whoever applied them. `parts` has for
+    `noted` are the roles that have written to the state file, for any caller. `parts` has for
     each role the hash of each variable.
     """
     never = {name for name in wish.undeclared if name not in known.roles and name not in noted}
@@ -235,7 +235,7 @@ def todo(
 
 
 def _reason(wish: Wish, known: Known, role: str, given: str, parts: Mapping[str, str]) -> str:
-    """Return why a role is to be applied; empty if nothing has changed."""
+    """Return why a role must be applied; empty if nothing has changed."""
     before = known.roles.get(role)
     if before is None:
         return "it was never applied"

@@ -95,7 +95,7 @@ class Work:
         return data
 
     def todo(self) -> Todo:
-        """Return which roles are to be applied now, and why."""
+        """Return which roles to apply now, and why."""
         return self.record.todo()
 
     def findings(self) -> Dict[str, str]:

@@ -118,8 +118,7 @@ def plan_present(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence
     if disk is None:
         if spec.size_gb is None:
             raise Refused(
-                f"There is no disk {spec.name} in {spec.zone}, and nothing says how large it is "
-                "to be.",
+                f"There is no disk {spec.name} in {spec.zone}, and its size is not given.",
                 remedy="Give size_gb.",
             )
         plan.steps.append(Step("create", "there is no such disk"))
@@ -144,13 +143,13 @@ def plan_absent(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence[
     if users:
         raise Refused(
             f"The disk {spec.name} in {spec.zone} is attached to {', '.join(users)}.",
-            remedy="Detach it first (nodes: [] with exclusive: true), once nobody uses it.",
+            remedy="Detach it first (nodes: [] with exclusive: true), once it is not used.",
         )
     if may_hold_data(disk) and not spec.delete_data:
         raise Refused(
             f"The disk {spec.name} in {spec.zone} may hold data ({_why_data(disk)}), and nothing "
             "says that they may be lost.",
-            remedy="Say delete_data: true if nobody needs them, or make a snapshot first.",
+            remedy="Say delete_data: true if they are not needed, or make a snapshot first.",
         )
     return DiskPlan([Step("delete", "it is not wanted any more")], before=summary(disk))
 
@@ -216,7 +215,7 @@ def _plan_nodes(spec: DiskSpec, nodes: Sequence[Node], plan: DiskPlan) -> None:
         raise Refused(
             f"The disk {spec.name} is attached to {names}; only one node may write on a disk, and "
             "none while others read.",
-            remedy="Say exclusive: true to detach it there, once nobody uses it.",
+            remedy="Say exclusive: true to detach it there, once it is not used.",
         )
     plan.before["nodes"] = _shown(spec, held)
     after = {} if spec.exclusive else _shown(spec, others)

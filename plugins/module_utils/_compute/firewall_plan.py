@@ -50,7 +50,7 @@ class FirewallSpec:
         networks = [narrow_network(text) for text in self.source_ranges]
         if not networks:
             raise BadRequest(
-                "source_ranges is empty: the rule would let everybody in.",
+                "source_ranges is empty: the rule would allow every address.",
                 remedy="Give the addresses from which people log in, as 203.0.113.7/32.",
             )
         if len({network.version for network in networks}) > 1:
@@ -86,7 +86,7 @@ def narrow_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         ) from None
     if network.prefixlen < SHORTEST_PREFIX[network.version]:
         raise BadRequest(
-            f"source_ranges: {text} is {'everybody' if not network.prefixlen else 'too wide'}.",
+            f"source_ranges: {text} is {'every address' if not network.prefixlen else 'too wide'}.",
             remedy="Give the addresses from which people log in, as 203.0.113.7/32; at the widest "
             f"a /{SHORTEST_PREFIX[network.version]}.",
         )
@@ -143,7 +143,7 @@ def differing(spec: FirewallSpec, rule: Mapping[str, Any]) -> dict[str, Any]:
 def wider_rules(
     rules: Iterable[Mapping[str, Any]], network: str, name: str
 ) -> list[tuple[str, str]]:
-    """Return the other rules that open mosh's ports to everybody, each with its sources."""
+    """Return the other rules that open mosh's ports to all addresses, each with its sources."""
     found = []
     for rule in rules:
         seen = rule_summary(rule)

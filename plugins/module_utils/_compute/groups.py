@@ -37,7 +37,7 @@ from .operations import status_of
 
 WAITING, FAILED = "WAITING_FOR_RESOURCES", "FAILED"
 # What the state PENDING of an instance, and a group that waits without an error, leave open.
-UNDECIDED = "Compute Engine does not tell whether capacity or quota is missing"
+UNDECIDED = "Compute Engine does not show whether capacity or quota is missing"
 # A list may show an instance a moment before the list of groups shows its group.
 NEW = timedelta(seconds=120)
 _OURS = (OWNER_LABEL, SPEC_LABEL)
@@ -397,7 +397,7 @@ class GroupSlice:
 
     @property
     def _is_final(self) -> bool:
-        """Return whether an instance is missing, and nobody does anything about it."""
+        """Return whether an instance is missing and will not be replaced."""
         alive = sum(member.is_alive for member in self.members)
         counted = alive if self.group.running is None else self.group.running
         busy = self._any("STOPPING", "DELETING", "CREATING", "REPAIRING")
@@ -405,7 +405,7 @@ class GroupSlice:
 
     @property
     def _is_coming(self) -> bool:
-        """Return whether it comes up for the first time, as far as can be told."""
+        """Return whether it comes up for the first time, as far as the API shows."""
         activating = self.group.topology_state in ("", "ACTIVATING")
         return not self._any("READY") or activating
 
@@ -460,7 +460,7 @@ GROUP_STATES: tuple[tuple[str, Callable[[GroupSlice], bool]], ...] = (
     ("TERMINATED", lambda one: one._is_final),
     ("STOPPING", lambda one: one._all("STOPPING", "STOPPED", "DELETING")),
     ("CREATING", lambda one: one._is_coming),
-    # ACTIVE_DEGRADED, INCOMPLETE, REACTIVATING, or an instance that is being made again.
+    # ACTIVE_DEGRADED, INCOMPLETE, REACTIVATING, or an instance that is being recreated.
     ("REPAIRING", lambda one: True),
 )
 

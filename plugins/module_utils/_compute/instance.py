@@ -22,9 +22,9 @@ from .machine_types import accelerator_type_of, machine_type, topologies
 SLICE_LABEL = "tpu-fleet-slice"
 # On an instance that may have to wait: how many seconds it may. The API does not show its params.
 WAIT_LABEL = "tpu-fleet-wait"
-# Labels that nobody sees, sets or removes.
+# Labels that users neither see, set nor remove.
 KEPT_LABELS = frozenset({SLICE_LABEL, WAIT_LABEL})
-# What Google writes into the metadata of an instance, and nobody else may change or drop.
+# What Google writes into the metadata of an instance; only Google may change or remove it.
 GOOGLE_METADATA = frozenset(
     {
         "accelerator-type",
@@ -120,7 +120,7 @@ class Instance:
 
     @property
     def topology(self) -> str:
-        """Return the topology of its slice, as it is told itself; else the one of its type."""
+        """Return the topology of its slice from its metadata; else the one of its type."""
         told = _TOPOLOGY.search(self.metadata.get("tpu-env", ""))
         return told["topology"] if told else own_topology(self.machine_type)
 

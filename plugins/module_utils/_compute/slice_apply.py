@@ -86,7 +86,7 @@ class Applier(StepApplier[Sight]):
         sight = sight_of(self.wanted, self.slices.one(self._zone, self._name, several))
         if sight.node is None or several or sight.state != "STOPPING":
             return sight
-        # An instance has the same status while it is deleted; only its operation tells.
+        # An instance has the same status while it is deleted; only its operation shows that.
         going = [one for one in self._operations("delete") if not one.done]
         return replace(sight, node=replace(sight.node, state="DELETING")) if going else sight
 
@@ -193,11 +193,11 @@ class Applier(StepApplier[Sight]):
             operation = self._refresh() or self._latest_creation()
             sight = self.see()
             if sight.node is None:
-                # It may be gone since the operation was looked at, which then tells why.
+                # It may be gone since the operation was read, which then has the reason.
                 self._refresh()
                 unseen += 1
                 if unseen > LOOKS and (operation is None or operation.done):
-                    raise self._lost("is gone, and no operation tells why")
+                    raise self._lost("is gone, and no operation shows why")
             elif sight.state == FAILED:
                 raise self._failed(sight)
             elif sight.node.is_lost and (operation is None or operation.done):
@@ -230,7 +230,7 @@ class Applier(StepApplier[Sight]):
         return self._operation
 
     def _latest_creation(self) -> Operation | None:
-        """Return the creation that goes on: when it fails, only its operation tells why."""
+        """Return the creation that goes on: when it fails, only its operation shows why."""
         self._operation = next(iter(self._operations("create")), None)
         return self._refresh()
 
@@ -246,7 +246,7 @@ class Applier(StepApplier[Sight]):
         """Return the error of a group that gave up, and that is still there."""
         error = from_status(sight.error, self._name)
         stays = "Its group stays, and may still get capacity, until you delete it (state: absent)"
-        error.remedy = f"{error.remedy} {stays} or have it made again (recreate: true)."
+        error.remedy = f"{error.remedy} {stays} or recreate it (recreate: true)."
         return error
 
     def _lost(self, text: str) -> NodeLost:

@@ -218,7 +218,7 @@ def _properties(spec: NodeSpec, shape: Shape, disk_types: str, disks: tuple[Data
         "scheduling": _scheduling(shape),
     }
     if spec.service_account:
-        # Without the field a machine has no account, and nobody on it gets a token.
+        # Without the field a machine has no account, and no process on it gets a token.
         body["serviceAccounts"] = [{"email": spec.service_account, "scopes": [SCOPE]}]
     affinity = _affinity(spec, shape)
     if affinity:
@@ -323,7 +323,7 @@ def _check(shape: Shape) -> None:
 
 
 def _marked(spec: NodeSpec, body: Mapping[str, Any]) -> str:
-    """Return the description that tells whose a part is, and what it was made from."""
+    """Return the description that names a part's owner and what it was made from."""
     text = json.dumps(body, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return str(Mark(spec.name, spec.zone, digest, spec.owner or DEFAULT_OWNER))

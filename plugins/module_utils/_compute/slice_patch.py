@@ -54,7 +54,7 @@ def _change(
     raise BadRequest(
         f"{field} of {instance.name} is {difference.have!r}, wanted {difference.want!r}; on "
         "Compute Engine it is fixed when the slice is made.",
-        remedy="Correct it, or have the slice made again (recreate: true).",
+        remedy="Correct it, or recreate the slice (recreate: true).",
         resource=instance.name,
     )
 

@@ -42,7 +42,7 @@ Alter = Callable[[dict[str, str]], dict[str, str]]
 
 # How long a policy or a template takes at most; a group needs both.
 PART_SECONDS = 60.0
-# How often a part is made again that was there, and is not the wanted one.
+# How often a part is recreated that exists and is not the wanted one.
 PART_TRIES = 3
 TEMPLATES, POLICIES = "instanceTemplates", "resourcePolicies"
 GROUPS, INSTANCES = "instanceGroupManagers", "instances"
@@ -238,7 +238,7 @@ class ComputeSlices:
     def prepare(self, zone: str, bodies: Mapping[str, Any], patience: float = PART_SECONDS) -> None:
         """Make the policy and the template that a group needs.
 
-        What an earlier attempt left is used if it is the same, and made again if it is not.
+        What an earlier attempt left is used if it is the same, and recreated if it is not.
         """
         region = f"regions/{region_of(zone)}"
         with self._or_drop_parts(zone, bodies, patience):
@@ -277,7 +277,7 @@ class ComputeSlices:
             raise
 
     def _have(self, collection: str, body: Mapping[str, Any], patience: float) -> None:
-        """Make a part, unless an equal one is there; a different one of ours is made again."""
+        """Create a part, unless an equal one exists; replace a different one with our mark."""
         path, wanted = f"{self._home}/{collection}", Mark.read(str(body["description"]))
         for _attempt in range(PART_TRIES):
             try:
@@ -297,7 +297,7 @@ class ComputeSlices:
                     resource=str(body["name"]),
                 )
             self._replace(f"{path}/{body['name']}", patience)
-        raise Busy(f"The {basename(collection)} {body['name']} is being made by somebody else.")
+        raise Busy(f"The {basename(collection)} {body['name']} is being made by another client.")
 
     def _replace(self, path: str, patience: float) -> None:
         """Delete a part that is not the wanted one; raise Busy while a group uses it."""
@@ -459,7 +459,7 @@ class ComputeSlices:
             body = {"name": ACCESS, "type": "ONE_TO_ONE_NAT"}
             query = {"networkInterface": NIC}
             return self._changes.ask("POST", f"{path}/addAccessConfig", body, query)
-        # Who made the instance named the configuration.
+        # The creator of the instance named the configuration.
         query = {"networkInterface": NIC, "accessConfig": instance.access or ACCESS}
         return self._changes.ask("POST", f"{path}/deleteAccessConfig", None, query)
 

@@ -44,7 +44,7 @@ ROWS: tuple[Row, ...] = (
         short="no capacity",
         means="All hardware of this type in this zone is in use by others. It says nothing about "
         "your quota or your grant, and it can change at any moment. A flex-start request that is "
-        "PENDING on Compute Engine does not tell whether capacity or quota is missing.",
+        "PENDING on Compute Engine does not show whether capacity or quota is missing.",
         does="Requests the slice's next zone or type immediately, and this one again later, with "
         "pauses that grow from half a minute to ten. A queued request stays in Google's queue.",
         remedy="Try again later, in another zone, or queue the request.",
@@ -319,7 +319,7 @@ ROWS: tuple[Row, ...] = (
         short="name taken",
         means="There is a node or queued resource with this name in the zone.",
         does="Checks the owner. Its own creation, whose answer was lost, counts as done; what is "
-        "somebody else's is left alone and reported.",
+        "another client's is left alone and reported.",
         remedy="Choose another name, or delete what has this one.",
         reaction=Reaction.LOOK,
         signs=(Sign((ALREADY_EXISTS,)),),
@@ -409,7 +409,7 @@ ROWS: tuple[Row, ...] = (
         key="outdated",
         kind="bad_request",
         short="changed meanwhile",
-        means="Somebody else changed the labels, metadata or content after they were read, so the "
+        means="Another client changed the labels, metadata or content after they were read, so the "
         "change was not made.",
         does="Reads again, and makes the change to what it finds; gives up after eight tries.",
         remedy="Try again.",
@@ -605,7 +605,7 @@ ROWS: tuple[Row, ...] = (
         key="cancelled",
         kind="cancelled",
         short="cancelled",
-        means="Somebody cancelled the operation.",
+        means="A client cancelled the operation.",
         does="Reads the result and makes a new plan.",
         remedy="Start it again if it is still wanted.",
         reaction=Reaction.LOOK,
@@ -659,7 +659,7 @@ ROWS: tuple[Row, ...] = (
         key="queued_suspended_by_user",
         kind="node_lost",
         short="suspended by a person",
-        means="Somebody deleted its nodes. It never becomes active again. " + _STILL_COUNTS,
+        means="A client deleted its nodes. It never becomes active again. " + _STILL_COUNTS,
         does="Deletes it and queues it again, if on_preempt says so.",
         remedy=_REQUEST_AGAIN,
         reaction=Reaction.LOOK,

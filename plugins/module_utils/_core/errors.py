@@ -243,7 +243,7 @@ class OperationFailed(TpuError):
 
 
 class Cancelled(OperationFailed):
-    """Somebody cancelled the operation."""
+    """A client cancelled the operation."""
 
     kind = "cancelled"
 

@@ -71,7 +71,7 @@ class AnswerError(ValueError):
         where = f"{shown(name, 120)} " if name else ""
         self.worker = worker
         self.says = f"its answer is not accepted: {where}is {shown(said, 120)!r}, not {wanted}"
-        self.remedy = "Check the worker; if nobody else controls it, configure it again."
+        self.remedy = "Check the worker; if no intruder controls it, configure it again."
         super().__init__(f"{shown(worker, 120)}: {self.says}. {self.remedy}")
 
 
@@ -383,7 +383,7 @@ class RunStatus:
     declared: bool = True
     """Whether the worker has its definition: a run that is taken out of the fleet file has none."""
     saved_at: float | None = None
-    """When the newest checkpoint was written; 0 if there is none, None if nobody can see it."""
+    """When the newest checkpoint was written; 0 if there is none, None if it cannot be seen."""
     start: float | None = None
     end: float | None = None
     since: float | None = None
@@ -770,7 +770,7 @@ class LeftByRun:
 
     runs: tuple[str, ...]
     user: str
-    """Who may read it."""
+    """The user that may read it."""
     rsync: bool
     left: tuple[Left, ...]
     missing: tuple[str, ...]

@@ -551,7 +551,7 @@ def _as_owner(path: str) -> str:
     try:
         if part is not None:
             uid = os.lstat(part).st_uid
-            # A folder of root that everybody can write to.
+            # A folder of root that all users can write to.
             become(uid if uid else pwd.getpwnam("nobody").pw_uid)
     except OSError:
         return ""

@@ -56,7 +56,7 @@ def _command(argv: Tuple[str, ...]) -> None:
 
 
 def remove_lock_file(place: Place, _subject: str) -> str:
-    """Remove libtpu's lock file, if nobody has a chip open now."""
+    """Remove libtpu's lock file, if no process has a chip open now."""
     held = gather.holders()
     if held:
         raise NotMended(f"process {held[0]['pid']} has opened a chip meanwhile")

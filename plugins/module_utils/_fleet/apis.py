@@ -4,8 +4,8 @@
 
 Each action goes to the API of its slice, and neither API shows what the other has. One in which
 nothing is declared is looked at as well, because something of this fleet may be left there, made
-by whatever controller; who may not read it has nothing there. Once all of it was seen and nobody
-had anything there, it is left out of the looks of the next minutes.
+by any controller; a fleet without access to it has nothing there. Once all of it was seen and
+nothing was there, it is left out of the looks of the next minutes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Apis:
         return [one for operations in found.values() for one in operations]
 
     def not_offered(self, action: Action) -> TpuError | None:
-        """Return the error that a creation would get, as far as the zone's catalogue tells."""
+        """Return the error that a creation would get, as far as the zone's catalogue shows."""
         return self._apis[action.api].not_offered(action)
 
     def prepare(self, action: Action, patience: float) -> None:
@@ -124,7 +124,7 @@ def apis_of(client: Client, fleet: Fleet) -> Apis:
 
 
 def everything(client: Client, grant: Grant) -> tuple[Listing[Node], Listing[QueuedResource]]:
-    """Return all that a project has and waits for, whoever made it.
+    """Return all that a project has and waits for, of any creator.
 
     The APIs of the grant have to answer.
     """

@@ -245,7 +245,7 @@ class FleetApplier:
         return plan
 
     def _list_queued(self) -> Listing[QueuedResource]:
-        # Only a version of the API that knows these tiers lets the grant tell them apart.
+        # Only a version of the API that knows these tiers lets the grant distinguish them.
         return self.cloud.queued({want.tier for want in self.fleet.slices})
 
     def _queue_matters(self, nodes: Listing[Node]) -> bool:
@@ -472,7 +472,7 @@ class FleetApplier:
         self._made[action.thing] = now
         self._unlooked = True
 
-    # Telling -----------------------------------------------------------------------------------
+    # Reporting -----------------------------------------------------------------------------------
 
     def _report(self, plan: Plan, last: bool = False) -> None:
         """Report new statuses at once, and all that still wait once per report interval."""

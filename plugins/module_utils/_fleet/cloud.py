@@ -32,13 +32,13 @@ class Cloud(Protocol):
         """Return the nodes of all zones that answer."""
 
     def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
-        """Return the queued resources, from a version of the API that tells these tiers apart."""
+        """Return the queued resources, from a version of the API that distinguishes these tiers."""
 
     def operations(self, zone: str) -> list[Operation]:
         """Return a zone's operations that run, or ended recently."""
 
     def not_offered(self, action: Action) -> TpuError | None:
-        """Return the error that a creation would get, as far as the zone's catalogue tells."""
+        """Return the error that a creation would get, as far as the zone's catalogue shows."""
 
     def prepare(self, action: Action, patience: float) -> None:
         """Make what an action needs before, which costs nothing and may take a while."""

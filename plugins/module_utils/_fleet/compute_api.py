@@ -34,7 +34,7 @@ from .._tpu.queued_resources import QueuedResource
 from .plan_terms import Action
 
 # The time until which an instance may wait goes with its body, because only the moment at which it
-# is sent tells how long that is.
+# is sent decides how long that is.
 UNTIL = "until"
 
 
@@ -80,7 +80,7 @@ class ComputeApi:
         slices: ComputeSlices | None = None,
         owner: str | None = None,
     ) -> None:
-        """`wanted` names the slices that are to be made: what is left of them is used, not shown.
+        """`wanted` names the slices to create: what is left of them is used, not shown.
 
         Of all others it is shown as a dead node, so that it is deleted, if it is the owner's.
         """
@@ -129,7 +129,7 @@ class ComputeApi:
         return self._slices.operations(zone)
 
     def not_offered(self, action: Action) -> TpuError | None:
-        """Return the error that a creation would get, as far as the zone's catalogue tells."""
+        """Return the error that a creation would get, as far as the zone's catalogue shows."""
         kind = machine_type_of(action.body)
         key = (action.zone, kind)
         if kind and key not in self._offers:

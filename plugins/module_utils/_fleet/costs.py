@@ -17,7 +17,7 @@ from .._fleet_file.grant import Grant, Holding
 from .._fleet_file.prices import Prices
 from .._tpu.model import Node
 
-# Google charges nothing in these states; the API does not tell when they began.
+# Google charges nothing in these states; the API does not show when they began.
 NOT_CHARGED = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "HIDDEN"})
 NOT_YET_CHARGED = frozenset({"CREATING"})
 

@@ -122,7 +122,7 @@ class Memory:
                 self.tries[key] = replace(known, asked_at=None)
             else:
                 if known.asked_at is None:
-                    # It was visible and is gone; its operation may tell why.
+                    # It was visible and is gone; its operation may show why.
                     self.tries[key] = replace(known, asked_at=world.now)
                 open_questions.append(key)
         return open_questions

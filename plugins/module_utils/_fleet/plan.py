@@ -109,7 +109,7 @@ class _Planner:
             if self.fleet.owns(node.labels):
                 ours.append(node)
             elif is_leftover(node):
-                continue  # It does not keep anybody from making a slice of one machine.
+                continue  # It does not prevent the creation of a slice of one machine.
             elif node.zone in want.zones and node.api == want.candidates[0].api:
                 others.append(node)
         for node in others:
@@ -188,7 +188,7 @@ class _Planner:
             self._let_go(view, node, "teardown requested")
 
     def stopped(self, view: SliceView, node: Node) -> Status:
-        """Return the status of a slice that is to be stopped."""
+        """Return the status of a slice that must stop."""
         want = view.want
         if node.state == "STOPPED":
             return Status(want.name, ENDED, "it is stopped", node)
@@ -215,7 +215,7 @@ class _Planner:
             text = node_in_words(view.dead[0])
         else:
             text = "it waits in the queue" if view.queued else "its request has ended"
-        return Status(view.want.name, ENDED, f"{text}; nothing is to be deleted")
+        return Status(view.want.name, ENDED, f"{text}; nothing to delete")
 
     def _absent(self, want: Slice) -> Status:
         """Return that a slice does not exist, unless something of it may be out of sight."""
@@ -391,7 +391,7 @@ class _Planner:
         near = sorted(
             want.candidates, key=lambda place: (place not in view.left, place.zone not in zones)
         )
-        self.room.add(want.name, near[0], want.tier, "to be made again")
+        self.room.add(want.name, near[0], want.tier, "to be recreated")
 
     def _silent(self, want: Slice) -> str:
         """Return the zones of a slice that do not answer, as a text."""
@@ -414,16 +414,16 @@ class _Planner:
         listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
         silent = self._silent(want)
         if fixed and want.recreate and silent:
-            text = f"{listed}; not made again before {silent} answers"
+            text = f"{listed}; not recreated before {silent} answers"
             return Status(want.name, "unknown", text, node)
         if fixed and want.recreate:
             places = self._places(view, without=node)
             if any(verdict != "never" for _place, verdict, _text, _at in places):
                 self._let_go(view, node, f"{listed}, which cannot change in place")
                 self._reserve(view)
-                return Status(want.name, "clearing", f"to be made again: {listed}", node)
+                return Status(want.name, "clearing", f"to be recreated: {listed}", node)
             why = "; ".join(text for _place, _verdict, text, _at in places)
-            return Status(want.name, "differs", f"{listed}; not made again: {why}", node)
+            return Status(want.name, "differs", f"{listed}; not recreated: {why}", node)
         changeable = tuple(item for item in differences if item.mask is not None)
         if changeable:
             why = ", ".join(item.field for item in changeable) + " differ"
@@ -431,7 +431,7 @@ class _Planner:
         if node.state == "STOPPED":
             return self._start(want, node)
         if fixed:
-            text = f"{listed}; set recreate: true to have it deleted and made again"
+            text = f"{listed}; set recreate: true to delete and recreate it"
             return Status(want.name, "differs", text, node)
         if not node.is_ready:
             return Status(want.name, "coming", node_in_words(node), node)

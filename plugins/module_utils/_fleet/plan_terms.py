@@ -299,7 +299,7 @@ def queued_status(want: Slice, queued: list[QueuedResource], now: datetime) -> S
 
 
 def _cause(queued: QueuedResource) -> str:
-    """Return why a request on Compute Engine waits, as far as that can be told."""
+    """Return why a request on Compute Engine waits, as far as the API shows."""
     if queued.api != COMPUTE or queued.is_dead:
         return ""
     if queued.error:

@@ -51,7 +51,7 @@ class TpuApi:
         return self._client.nodes.list()
 
     def queued(self, tiers: Collection[str]) -> Listing[QueuedResource]:
-        """Return the queued resources, from a version of the API that tells these tiers apart."""
+        """Return the queued resources, from a version of the API that distinguishes these tiers."""
         version = V2 if ALPHA_TIERS.isdisjoint(tiers) else V2ALPHA1
         return self._client.queued_resources.list(version=version)
 
@@ -60,7 +60,7 @@ class TpuApi:
         return self._client.operations.list(zone).items
 
     def not_offered(self, action: Action) -> TpuError | None:
-        """Return the error that a creation would get, as far as the zone's catalogue tells."""
+        """Return the error that a creation would get, as far as the zone's catalogue shows."""
         spec = action.body.get("tpu", {}).get("nodeSpec", [{}])[0].get("node", action.body)
         for field_name, known in (
             ("acceleratorType", self._client.accelerator_types),

@@ -85,7 +85,7 @@ def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
 
 
 def world_of(params: Mapping[str, Any], client: Client) -> World:
-    """Return what the API has and waits for, whoever made it."""
+    """Return what the API has and waits for, of any creator."""
     listed, waiting = everything(client, parse_allocations(params["allocations"]))
     unreachable = frozenset([*listed.unreachable, *waiting.unreachable])
     now = client.transport.server_time()

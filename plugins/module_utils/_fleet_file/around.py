@@ -202,7 +202,7 @@ def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
         for place, name in enumerate(entry.get("slices") or []):
             yield from known(data, f"{field}.slices[{place}]", name, "slice", "fleet_slices")
         if entry.get("state") == "absent" and entry.get("slices"):
-            message = "is given, but the disk is to be absent"
+            message = "is given, but the disk has state: absent"
             remedy = "Remove it, or state: absent"
             yield Problem(f"{field}.slices", entry["slices"], message, remedy)
         spec = DiskSpec(
@@ -273,11 +273,11 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], Iterator[Problem]]] = {
 
 
 Call = tuple[str, dict[str, Any]]
-NOWHERE = "no slice could be asked from which address we come"
+NOWHERE = "no slice could be asked for this computer's public address"
 
 
 class MoshError(ValueError):
-    """Nobody knows from where mosh is to be let in."""
+    """There is no address from which mosh may be used."""
 
 
 def services(data: Mapping[str, Any]) -> list[Call]:
@@ -296,7 +296,7 @@ def services(data: Mapping[str, Any]) -> list[Call]:
 
 
 def service_account(data: Mapping[str, Any]) -> list[Call]:
-    """Return the module that keeps the service account; none where there is to be none."""
+    """Return the module that keeps the service account; none if none is declared."""
     account = data.get("fleet_service_account")
     return [] if account is None else [("service_account", {**account, **_ours(data)})]
 
@@ -309,7 +309,7 @@ def project_keys(data: Mapping[str, Any]) -> list[Call]:
 def firewall(data: Mapping[str, Any], seen: list[str], must_know: bool) -> list[Call]:
     """Return the module that lets mosh in; raise if it is to know from where, and does not.
 
-    Several addresses are refused: a slice may be in other hands, and whoever has it would get in.
+    Several addresses are refused: a slice may be in other hands, and its holder would get in.
     """
     mosh = data.get("fleet_mosh") or {}
     if not mosh:

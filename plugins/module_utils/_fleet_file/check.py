@@ -51,7 +51,7 @@ def check_fleet_file(
     """Return every problem of the fleet file, in the order in which a person would read it.
 
     The roles are the variables of all roles, as role_keys makes them. Unreadable are the fields
-    that hold UNREADABLE; nothing is said of them, or of what they would have told.
+    that hold UNREADABLE; nothing is said of them, or of what they would contain.
     """
     shape = check_shape(data)
     as_meant = {name: _as_meant(data.get(name), key) for name, key in roles.items()}
@@ -90,10 +90,10 @@ def _as_meant(value: Any, key: Key) -> Any:
 def check_variable_names(
     names: Iterable[str], roles: Mapping[str, Key], files: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Find variables whose name is nearly, but not quite, one of ours.
+    """Find variables whose name is nearly, but not quite, one of the collection's.
 
     Near is what is spelt nearly alike, also the name of a role in place of its list: training_runs
-    for training_run_runs. All others are somebody's own. The files say where a variable is.
+    for training_run_runs. All others are the user's own. The files say where a variable is.
     """
     problems = []
     variables = (*VARIABLES, *PLAYBOOK_VARIABLES, *roles)

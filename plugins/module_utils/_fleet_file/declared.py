@@ -70,7 +70,7 @@ class Slice:
         mark: str | None = None,
         grant: Grant | None = None,
     ) -> Slice:
-        """Return what an entry says, as far as it is well-formed; the rules tell of the rest.
+        """Return what an entry says, as far as it is well-formed; the rules report the rest.
 
         Where both APIs could have the slice, the grant decides.
         """
@@ -152,7 +152,7 @@ class Slice:
     def rank(self, place: Place) -> int:
         """Return how far down the list of preferences a place is; the last for any other.
 
-        One whose type the API does not tell is the first of its zone.
+        One whose type the API does not show is the first of its zone.
         """
         for index, one in enumerate(self.candidates):
             kinds = ("", one.accelerator_type)
@@ -177,7 +177,7 @@ class Fleet:
     only_expire: bool = False
     # Slices that are to go; when some are named, nothing else is done.
     teardown: frozenset[str] = frozenset()
-    # Slices that are to be stopped; the same holds.
+    # Slices that must stop; the same holds.
     stop: frozenset[str] = frozenset()
     warn_days: float = 7.0
     _specs: dict[tuple[str, Place], NodeSpec] = field(

@@ -40,12 +40,12 @@ def check_planned(options: Mapping[str, Any]) -> list[Problem]:
     said = {name: options.get(option) for option, name in PLANNED.items()}
     data = {name: value for name, value in said.items() if value is not None}
     if options.get("teardown"):
-        data.setdefault("fleet_allocations", UNRESTRICTED)  # who takes down needs no grant
+        data.setdefault("fleet_allocations", UNRESTRICTED)  # a teardown needs no grant
     return check_fleet(data)
 
 
 def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what the types of the keys do not tell."""
+    """Return the problems that the types of the keys do not show."""
     problems = _check_scalars(data)
     problems += allocation_rules(data)
     problems += check_slices(data)

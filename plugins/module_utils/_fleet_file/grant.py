@@ -3,7 +3,7 @@
 """The grant: how many chips may be held, where, in which tier and until when. No I/O.
 
 Chips are counted, not TensorCores: a v4-8 has four. Everything that exists uses the grant up until
-it is gone, whoever made it. A type draws on the entries for that type first, and what they do not
+it is gone, of any creator. A type draws on the entries for that type first, and what they do not
 hold on the entries for its generation.
 """
 
@@ -371,7 +371,7 @@ def holdings_of(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> list
     }
     found = []
     for node in there:
-        # A node does not tell that it came by flex start or best effort; its request does.
+        # A node does not show that it came by flex start or best effort; its request does.
         tier = tiers.get((node.zone, node.name), node.tier) if node.queued_resource else node.tier
         what = f"node {node.name} ({node.state})"
         place = Place(node.zone, type_of(node), node.api)

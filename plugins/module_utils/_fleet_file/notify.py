@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the fleet file says of whom `tpu-fleet watch` tells what, and how. No I/O."""
+"""Check which messages `tpu-fleet watch` sends where, by the fleet file. No I/O."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _rules(data: Mapping[str, Any]) -> list[Problem]:
         problems += _address(field, entry)
         problems += _numbers(field, entry)
         for place, name in texts_of(entry, "slices"):
-            # The watcher checks what it is told alone.
+            # The watcher's own settings come without slices.
             if data.get("fleet_slices"):
                 at = f"{field}.slices[{place}]"
                 problems += known(data, at, name, "slice", "fleet_slices")
@@ -165,7 +165,7 @@ def _ways(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     given = [way for way in WAYS if entry.get(way)]
     if len(given) == 1:
         return []
-    message = f"has {' and '.join(given)}" if given else "says no way to tell anybody"
+    message = f"has {' and '.join(given)}" if given else "names no way to send messages"
     return [Problem(field, None, message, f"Give one of {', '.join(WAYS)}")]
 
 

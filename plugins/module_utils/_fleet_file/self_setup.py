@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines that set themselves up: where they find what they are to be, and their startup script.
+"""Machines that set themselves up: where they find their setup, and their startup script.
 
 No I/O.
 """
@@ -45,7 +45,7 @@ _LINK_LOCAL = "169.254.169.254"
 
 
 def check_self_setup(data: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with where it is published, and with who wants it."""
+    """Return what is wrong with the place of publication, and with the slices that use it."""
     problems = check_keys("", data, SELF_SETUP, among=())
     place = data.get("fleet_self_setup") or {}
     if not problems and place:
@@ -54,7 +54,7 @@ def check_self_setup(data: Mapping[str, Any]) -> list[Problem]:
         if entry.get("self_setup") is not True:
             continue
         if not place:
-            message = "needs a place from which the machine fetches what it is to be"
+            message = "needs a place from which the machine fetches its setup"
             remedy = "Set fleet_self_setup, or leave it out"
             problems.append(Problem(f"{field}.self_setup", True, message, remedy))
         if "startup-script" in (entry.get("metadata") or {}):

@@ -192,7 +192,7 @@ def _check_api(field: str, entry: Entry, one: Slice) -> list[Problem]:
 def _check_calendar(field: str, one: Slice, grant: Grant | None) -> list[Problem]:
     """Check a slice that is taken from a future reservation, which ends by itself.
 
-    Google then deletes its machines. The grant tells when, so that nobody asks for them again.
+    Google then deletes its machines. The grant has the time, so that they are not requested again.
     """
     if one.tier != CALENDAR:
         return []
@@ -271,7 +271,7 @@ def _check_disks(field: str, entry: Entry, one: Slice) -> list[Problem]:
 
 
 def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
-    """Check what is to be done with the slice after the end of its runs."""
+    """Check what happens to the slice after the end of its runs."""
     problems = []
     how, minutes = one.on_finish, entry.get("idle_minutes")
     if isinstance(minutes, int) and not isinstance(minutes, bool):
@@ -303,7 +303,7 @@ def _why_never_stopped(one: Slice) -> str:
 
 
 def _workers_of_shape(one: Slice) -> int | None:
-    """Return the number of machines of a given type; its name tells less, as that of a v6e-8."""
+    """Return the number of machines of a given type; its name shows less, as that of a v6e-8."""
     if not one.machine_type:
         return None
     return machine_types.workers_of(one.machine_type, one.topology) or 1

@@ -91,7 +91,7 @@ class _Nobody(AuthBase):
 class GitHub:
     """The keys of one account, and of the repositories that it administers.
 
-    Without an account (the token is None) what everybody may read.
+    Without an account (the token is None) what is public.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class GitHub:
 
 
 def public_keys(url: str, login: str) -> list[str]:
-    """Return the public keys of somebody's account, which GitHub shows to everybody."""
+    """Return the public keys of an account, which GitHub publishes."""
     if not LOGIN.fullmatch(login):
         raise GitHubError(f"{login!r} is not a name on GitHub", "Write it as in github.com/NAME")
     return [str(item.get("key") or "") for item in GitHub(url, None).keys(f"/users/{login}/keys")]

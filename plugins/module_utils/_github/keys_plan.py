@@ -148,7 +148,7 @@ def is_wanted(
 ) -> bool:
     """Return whether a registered key is still declared, for a declared slice.
 
-    Who of the people went, or may not use the slice any more, could have taken the key along.
+    A person who went, or may not use the slice any more, could have taken the key along.
     """
     slices = list(slices)
     if key.user and not _may_use(key.user, key.slice_name, people):

@@ -110,6 +110,6 @@ class Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
             out.write(content)
-            # Root on the machines is often mapped to nobody, and must be able to read it.
+            # Root on the machines is often mapped to another user, and must be able to read it.
             os.fchmod(out.fileno(), 0o644)
         Path(out.name).replace(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from .._tpu.accelerators import GENERATIONS
 
 GOOGLE = "0x1ae0"
-# Google's network cards and disks have the same vendor; the PCI base class tells chips apart, also
+# Google's network cards and disks have the same vendor; the PCI base class marks chips, also
 # those of future generations.
 NOT_A_CHIP = ("0x01", "0x02")
 
@@ -17,7 +17,7 @@ _BY_DEVICE = {row.pci: name for name, row in GENERATIONS.items() if row.pci}
 
 @dataclass(frozen=True)
 class PciDevice:
-    """What sysfs tells about one device."""
+    """What sysfs contains about one device."""
 
     vendor: str
     device: str

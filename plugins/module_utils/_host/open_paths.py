@@ -3,7 +3,7 @@
 """What processes have open and were given, as /proc lists it. Private to tpu.fleet.
 
 Users may have thousands of processes, each with many thousands of files and mappings. So the look
-has a limit; whoever asks keeps everything if it is reached. Links are read and never followed,
+has a limit; the caller keeps everything if it is reached. Links are read and never followed,
 because what they lead to may be on a server that does not answer.
 """
 

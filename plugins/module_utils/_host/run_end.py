@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The end of a run: what its event log says of it, and the last lines of its log.
 
-Both files belong to the run's user. Whoever may not read them gets the status without them.
+Both files belong to the run's user. A reader without access gets the status alone.
 Commands and the watcher send this file unchanged to a worker, so it needs only Python 3.8.
 """
 

@@ -180,7 +180,7 @@ def unit_text(service: Service) -> str:
 def port_text(service: Service, ipv6: bool) -> str:
     """Return the socket unit of a port: systemd listens there before any user's program runs.
 
-    A user who binds the port of somebody else's service first would receive its token. For the name
+    A user who binds the port of another user's service first would receive its token. For the name
     localhost a client tries the address of IPv6 first.
     """
     lines = [

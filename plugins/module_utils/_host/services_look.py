@@ -58,7 +58,7 @@ class Entry:
 
     service: Service
     params: dict[str, Any]
-    # The given token; empty if it is to be generated here.
+    # The given token; empty if one must be generated here.
     token: str = ""
     files: dict[str, str] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take names in folders where every user can create files, before another user takes them.
 
-In /tmp, programs use fixed names: tmux `/tmp/tmux-UID`, libtpu `/tmp/libtpu_lockfile`. Nobody but
+In /tmp, programs use fixed names: tmux `/tmp/tmux-UID`, libtpu `/tmp/libtpu_lockfile`. Only
 root and its owner can rename or remove what is there, because such a folder has the sticky bit.
 
 The run agent uses this file too, so it needs only Python 3.8.

@@ -83,7 +83,7 @@ def _ask_git(folder: Path) -> tuple[list[str] | None, list[str]]:
     text = os.fsdecode(done.stderr).strip()
     if "not a git repository" in text:
         return None, []
-    return None, [f"git does not tell what {folder} ignores, so nothing is ignored: {text}"]
+    return None, [f"git does not list what {folder} ignores, so nothing is ignored: {text}"]
 
 
 def _walk(folder: Path) -> list[str]:

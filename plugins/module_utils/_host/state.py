@@ -94,7 +94,7 @@ def write_atomically(
         Path(name).replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        # The error names the file that was to be written, and not the temporary one.
+        # The error names the target file, and not the temporary one.
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         # After the rename, the temporary file no longer exists.

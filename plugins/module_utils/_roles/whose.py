@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose things users use: no code that another can change, no folder of another. No I/O."""
+"""Check that no user uses code that another can change, or another's folder. No I/O."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _is_in_group(data: Mapping[str, Any], user: str, group: str) -> bool:
 
 
 def _owner(data: Mapping[str, Any], named: str, variable: str) -> str:
-    """Return the owner of what is named; empty if the fleet file does not tell."""
+    """Return the owner of what is named; empty if the fleet file does not name one."""
     if not named.startswith("/"):
         found = (entry for _field, entry in entries(data, variable) if entry.get("name") == named)
         return next(map(_owner_of, found), "")
@@ -69,7 +69,7 @@ def _owner(data: Mapping[str, Any], named: str, variable: str) -> str:
 
 
 def _places(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the paths whose owner the fleet file tells, each with the owner."""
+    """Yield the paths whose owner the fleet file names, each with the owner."""
     for _field, user in entries(data, "user_accounts_users"):
         name = text_of(user, "name") or ""
         yield (text_of(user, "home") or f"/home/{name}").rstrip("/"), name

@@ -55,7 +55,7 @@ def parse_time(text: str | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of a worker, and the name of its instance, where the API tells it."""
+    """The addresses of a worker, and the name of its instance, where the API shows it."""
 
     internal_ip: str
     external_ip: str | None = None

@@ -61,7 +61,7 @@ class NodesClient(ResourcesClient[Node]):
     def delete(self, zone: str, name: str, uid: str | None = None) -> Operation:
         """Request a node's deletion; raise NotFound if there was none at the beginning.
 
-        After a lost answer, look first: a node with another uid was created by someone else since.
+        After a lost answer, look first: a node with another uid was created by another client.
         """
         transport, path = self._connection.transport, self._path(zone, name)
 

@@ -257,7 +257,7 @@ def _reset(queued: QueuedResource, wait: bool) -> list[Step]:
             remedy="Use state: present with recreate: true to request it again.",
             resource=queued.name,
         )
-    steps = [Step("reset", "its nodes are to be created again")]
+    steps = [Step("reset", "its nodes must be created again")]
     if wait:
         steps.append(Step("wait_reset", "new nodes take minutes"))
     return steps

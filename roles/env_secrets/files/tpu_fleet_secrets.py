@@ -35,7 +35,7 @@ _MOST_BYTES = 1 << 20
 
 
 class CannotGet(Exception):
-    """A secret that cannot be had, and why; never the secret."""
+    """A secret that is not available, and why; never the secret."""
 
 
 def parse(text: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def read_set(name: str, user: str, folder: Path = _SETS) -> dict[str, Any]:
         raise CannotGet(
             f"there is no set of secrets {name} on this host; declare it in env_secrets_sets"
         ) from None
-    # What root owns, root may hand to any run; everybody else's is for their own.
+    # What root owns, root may give to any run; another user's secrets are for that user alone.
     if user and description["owner"] not in (user, "root"):
         raise CannotGet(f"the set of secrets {name} is {description['owner']}'s, not {user}'s")
     try:
@@ -160,10 +160,10 @@ def _remedy(why: str) -> str:
     if "secretmanager.versions.access" in why:
         return (
             " Give the slice's service account the role roles/secretmanager.secretAccessor, "
-            "or mend the name"
+            "or correct the name"
         )
     if "insufficient authentication scopes" in why:
-        return " Make the slice anew with the scope cloud-platform"
+        return " Recreate the slice with the scope cloud-platform"
     return ""
 
 

@@ -85,7 +85,7 @@ def check(path: str) -> None:
     if path in TOO_MUCH or path.startswith(tuple(f"{folder}/" for folder in OFF_LIMITS)):
         raise Refused(f"{path} belongs to the system; list a folder of logs or of a cache")
     if path.startswith("/home/") and path.count("/") < 3:
-        raise Refused(f"{path} is somebody's home; list a folder of logs or of a cache in it")
+        raise Refused(f"{path} is a user's home; list a folder of logs or of a cache in it")
 
 
 def counts(found: Found) -> bool:
@@ -223,7 +223,7 @@ def remove(handle: int, found: Found) -> bool:
             os.unlink(found.place[-1], dir_fd=held)
             return True
     except OSError:
-        # It went by itself, or somebody put something else in its place.
+        # It was removed, or replaced by something else.
         pass
     finally:
         if held >= 0:

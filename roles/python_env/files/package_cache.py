@@ -95,7 +95,7 @@ class TooMuch(Away):
 
 
 class Download:
-    """One file on its way; whoever wants it meanwhile reads along."""
+    """One file that is being downloaded; other requests for it read along."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -116,7 +116,7 @@ class Download:
     def beyond(self, sent: int) -> tuple[int, bool, Away | None]:
         """Wait for more than was sent; give how much may be sent, and how it ended.
 
-        The last byte goes out when the whole was found right: nobody takes a spoilt file for good.
+        The last byte goes out when the whole was found right: no client keeps a spoilt file.
         """
         with self.changed:
             self.changed.wait_for(lambda: self.written > sent + 1 or self.done, WAIT)
@@ -393,7 +393,7 @@ class Cache:
     # Files
 
     def source(self, index: str, project: str, key: str, name: str) -> tuple[str, str]:
-        """Say where a file comes from, and its digest when the page tells."""
+        """Return where a file comes from, and its digest when the page has one."""
         page = self.page(index, project)
         url = page["urls"].get(key)
         if url is None:
@@ -533,7 +533,7 @@ class Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def end_headers(self) -> None:
-        """Let nobody keep a connection while others wait for one."""
+        """Close the connection while other clients wait for one."""
         if self.server.crowded:
             self.send_header("Connection", "close")
         super().end_headers()
@@ -596,7 +596,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send_kept(path)
             return
         if self.command == "HEAD" or "Range" in self.headers:
-            # Somebody reads the head of a file to decide whether to take it.
+            # A client reads the head of a file to decide whether to take it.
             self._pass_on(url)
             return
         running = self.cache.download(path, url, digest)
@@ -679,7 +679,7 @@ class Handler(BaseHTTPRequestHandler):
             while True:
                 written, done, error = running.beyond(sent)
                 if error or (written == sent and not done):
-                    # Half a file: the connection has to tell.
+                    # Half a file: closing the connection shows it.
                     self.close_connection = True
                     return
                 self._copy(source, written - sent)
@@ -737,7 +737,7 @@ class Server(ThreadingHTTPServer):
         return taken
 
     def _neighbour(self, address: str) -> str:
-        """Return who asks: an address, this machine by whatever address, or nobody."""
+        """Return the client: an address, this machine by any of its addresses, or none."""
         found = ipaddress.ip_address(address)
         if found.is_loopback or address == self.server_address[0]:
             return "this machine"
@@ -772,7 +772,7 @@ class Server(ThreadingHTTPServer):
             self.expected.pop(request, None)
 
     def service_actions(self) -> None:
-        """Give up on who asks too slowly, byte by byte; who is silent is given up by itself."""
+        """End a request that comes too slowly, byte by byte; a silent one has a timeout."""
         until = time.monotonic() - PATIENCE
         with self.lock:
             late = [request for request, since in self.expected.items() if since < until]
@@ -781,7 +781,7 @@ class Server(ThreadingHTTPServer):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what went wrong, unless it is that somebody went away."""
+        """Log what went wrong, unless the client closed the connection."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, socket.timeout)):
             super().handle_error(request, client_address)
 

@@ -1,4 +1,4 @@
-"""Print what the TPU runtime tells of the chips, as JSON. Runs in the environment of tpu-info."""
+"""Print what the TPU runtime reports on the chips, as JSON. Runs in tpu-info's environment."""
 
 import json
 

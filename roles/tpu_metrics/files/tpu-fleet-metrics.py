@@ -1,6 +1,6 @@
-"""Tell Prometheus of the runs of this machine, through the node exporter's text files.
+"""Write the state of this machine's runs for Prometheus, as node exporter text files.
 
-Each look replaces one file as a whole, so that nobody reads half of one.
+Each look replaces one file as a whole, so that no reader gets half of one.
 """
 
 import json
@@ -17,13 +17,13 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from tpu_fleet_run_files.run_states import STATES
 from tpu_fleet_run_files.runs import newest, read_json
 
-# What the run agent writes, and as what it is told.
+# What the run agent writes, and the metric for it.
 NUMBERS = (
     ("attempt", "tpu_fleet_run_attempt", "Number of the attempt, from 1."),
     ("failures", "tpu_fleet_run_failures", "Attempts that the program itself ended in error."),
     ("restarts", "tpu_fleet_run_restarts", "Attempts after the first one."),
     ("exit_code", "tpu_fleet_run_exit_code", "Exit code of the last attempt that ended."),
-    ("step", "tpu_fleet_run_step", "Last step that the program told of."),
+    ("step", "tpu_fleet_run_step", "Last step that the program reported."),
 )
 CHIP_SECONDS = 20
 
@@ -64,7 +64,7 @@ def number_of(value):
 
 
 def add_runs(page, folder, spare):
-    """Tell what the run agent wrote of each run: in spare while the disk is full."""
+    """Add what the run agent wrote of each run: in spare while the disk is full."""
     places = {}
     for runs in (Path(folder, "runs"), Path(spare)):
         for path in runs.glob("*/status.json"):
@@ -112,7 +112,7 @@ def add_runs(page, folder, spare):
 
 
 def add_machine(page, folder, disks):
-    """Tell whether the machine is ready, and of its disks."""
+    """Add whether the machine is ready, and its disks."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     try:
         ready = Path(folder, "ready").read_text(encoding="ascii").strip()
@@ -131,7 +131,7 @@ def add_machine(page, folder, disks):
 
 
 def add_venvs(page, folder):
-    """Tell which libtpu each environment has: tpu-info and it go together."""
+    """Add the libtpu version of each environment: tpu-info and it go together."""
     for path in sorted(Path(folder, "venvs").glob("*.json")):
         packages = read_json(path).get("packages")
         libtpu = packages.get("libtpu") if isinstance(packages, dict) else None
@@ -151,7 +151,7 @@ def add_chips(page, python, program):
         found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         found = None
-    text = "1 when tpu-info could tell of the chips."
+    text = "1 when tpu-info could read the chips."
     page.add("tpu_fleet_chips_readable", text, int(found is not None))
     if found is None:
         return

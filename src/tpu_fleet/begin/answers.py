@@ -177,7 +177,7 @@ def _people(answers: Answers) -> list[str]:
     ]
     return [
         "",
-        "# Who has an account on all machines. `sudo: all` gives administrator rights;",
+        "# Users and accounts on all machines. `sudo: all` gives administrator rights;",
         "# `slices: [NAME]` limits an account to these. What people need to log in: onboarding.md.",
         _entries("user_accounts_users", entries),
     ]

@@ -13,7 +13,7 @@ from .answers import Answers, connection_file, fleet_file
 
 SCHEMA = Path(__file__).parents[1] / "fleet.schema.json"
 EDITOR = Path(".vscode/settings.json")
-"""What somebody may have already, and keeps."""
+"""Files that may exist already, and stay."""
 SETTINGS = {
     # Files of the language ansible get no schema, and Ansible's extension would claim these.
     "files.associations": {"**/group_vars/**/*.yml": "yaml", "**/*.tpu.yml": "yaml"},

@@ -40,7 +40,7 @@ def gcloud_setting(environment: Mapping[str, str], section: str, key: str) -> st
 
 
 def has_credentials(environment: Mapping[str, str]) -> bool:
-    """Return whether this computer has credentials for programs, without asking anybody."""
+    """Return whether this computer has credentials for programs, without asking the user."""
     named = environment.get("GOOGLE_APPLICATION_CREDENTIALS")
     return Path(named or gcloud_folder(environment) / CREDENTIALS).is_file()
 

@@ -23,7 +23,7 @@ def script_of(shell: str) -> str:
 
 
 def place_of(shell: str) -> tuple[Path, str]:
-    """Return where a person's scripts for a shell are, and how the shell is told, if it must be."""
+    """Return where a person's scripts for a shell are, and how the shell finds them, if it must."""
     data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
     config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
     if shell == "fish":

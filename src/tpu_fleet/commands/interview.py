@@ -555,7 +555,7 @@ class Interview:
         try:
             self._code_of(said)
         except (OSError, RuntimeError, ValueError) as error:
-            # A name that is too long, ~somebody who is not there, or a NUL.
+            # A name that is too long, ~NAME of a user that does not exist, or a NUL.
             why = error.strerror if isinstance(error, OSError) else error
             raise WrongAnswer(f"{shown(said)} is neither a URL nor a folder: {why}.") from error
 

@@ -1,4 +1,4 @@
-"""`tpu-fleet page`: the fleet as one page of HTML, for everybody's eyes."""
+"""`tpu-fleet page`: the fleet as one self-contained page of HTML."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def shown(history: History, name: str, days: float, logs: bool) -> Page:
 
 
 def show_live(history: History, page: Callable[[], Page], port: int, interval: float) -> None:
-    """Serve the page until somebody stops it."""
+    """Serve the page until the user stops it."""
     live, over = Live(), threading.Event()
     live.set(html_of(page(), live=True))
     try:
@@ -131,7 +131,7 @@ def show_live(history: History, page: Callable[[], Page], port: int, interval: f
         ) from error
 
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    click.echo(f"{address}\nThe page is shown until Ctrl-C, and looks anew every {interval:g} s.")
+    click.echo(f"{address}\nThe page is shown until Ctrl-C, and is updated every {interval:g} s.")
     try:
         keep_new(live, renewed(history, page, live), interval, over)
     except KeyboardInterrupt:

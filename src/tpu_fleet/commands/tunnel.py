@@ -281,7 +281,7 @@ def hold(service: Served, port: int, user: str | None, greeting: Sequence[str]) 
     """Keep the tunnel open until Ctrl-C."""
     failures, greeted = 0, False
     while True:
-        # A file, not a pipe: ssh, and so the tunnel, blocks if nobody reads its message about each
+        # A file, not a pipe: ssh, and so the tunnel, blocks if nothing reads its message about each
         # connection that the service refuses.
         with TemporaryFile() as said, TemporaryDirectory(prefix="tpu-fleet-") as folder:
             link, why = Link(service, user, f"{folder}/ssh"), ""

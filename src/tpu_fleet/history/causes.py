@@ -36,7 +36,7 @@ OWN_DISK = "own disk"
 ANNOUNCED = 1800.0
 """Seconds after the announcement of a maintenance in which a reboot is that maintenance.
 
-An agent may hear of it only after the reboot.
+An agent may see it only after the reboot.
 """
 TAKEN = frozenset({CRASHED, REBOOTED, MAINTENANCE, LOST, STOPPED, OTHER})
 """Ends that a machine writes while it is taken away: its agent and its programs are stopped."""
@@ -100,7 +100,7 @@ def _judged(events: Sequence[Event], ends: Sequence[Event]) -> Cause:
         return Cause(CRASHED, "; ".join(dict.fromkeys(map(_crash, crashes))))
     rebooted = _rebooted(events)
     if rebooted:
-        # It was shut down properly: its agent was told to stop before.
+        # It was shut down properly: its agent got a signal to stop before.
         kind = MAINTENANCE if _announced(events, ends) else REBOOTED
         return Cause(kind, f"worker {', '.join(map(str, rebooted))} rebooted")
     if "peer-lost" in names or said("is lost", "lost the leader", "not there"):

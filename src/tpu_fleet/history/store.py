@@ -68,7 +68,7 @@ class Event:
     slice: str
     run: str
     worker: int
-    """-1 for what the watcher tells."""
+    """-1 for what the watcher reports."""
     name: str
     attempt: int = 0
     detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -118,7 +118,7 @@ class History:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise self._trouble(error) from error
-            # No database: what is broken is kept beside, for whoever wants to repair it.
+            # No database: what is broken is kept beside, for a repair by hand.
             for end in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     file = Path(f"{path}{end}")

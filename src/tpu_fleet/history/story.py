@@ -86,7 +86,7 @@ class RunStory:
     """When that look was."""
     attempts: tuple[Attempt, ...] = ()
     marks: tuple[Event, ...] = ()
-    """What else happened, as its event log and the watcher tell."""
+    """What else happened, by its event log and the watcher."""
     curves: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     chips: int = 0
     until: float = 0.0
@@ -123,7 +123,7 @@ class RunStory:
         if not self.attempts:
             return 0.0
         last = self.attempts[-1]
-        # What has no downtime after its end was over, until it was declared anew.
+        # What has no downtime after its end was over, until it was declared again.
         stands = last.ended is not None and (self.is_over or last.down is None)
         until = last.ended if stands and last.ended is not None else self.until
         rests = (
@@ -174,7 +174,7 @@ class RunStory:
     def at_risk(self) -> float | None:
         """Return the seconds of work that would be lost if it ended now.
 
-        None if nothing runs, or nobody can tell: a bucket is not looked into.
+        None if nothing runs, or the time is unknown: a bucket is not looked into.
         """
         if self.state != RUNNING or not self.attempts or self.view.saved_at is None:
             return None
@@ -217,7 +217,7 @@ def runs_of(
         value: Mapping[str, Any] = span.value if span else {}
         state = str(value.get("state") or view.state)
         lost = [e.at for e in of_slice.get(name, ()) if e.name == "preempted"]
-        # Of a run that nobody has seen for long, nothing is known since then.
+        # Of a run that was not seen for long, nothing is known since then.
         until = now if span is None or now - span.seen <= GAP else span.seen
         attempts = attempts_of(told, lost, own.get(STEP, ()), state, until)
         followed = [later.begun for later in attempts[1:]]
@@ -489,7 +489,7 @@ class Burn:
         return self.chips * max(0.0, self.ends - now) / 3600
 
     def wasted(self, now: float) -> float:
-        """Return the chip hours that passed and that nobody held."""
+        """Return the chip hours that passed and that no slice held."""
         return max(0.0, self.whole - self.left(now) - self.held())
 
 

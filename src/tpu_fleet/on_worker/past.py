@@ -41,7 +41,7 @@ SHOWN = (
 
 
 def known(place: Any) -> tuple[str, int, int]:
-    """Return a place in an event log; one that nobody gave out is the beginning."""
+    """Return a place in an event log; one that was never given out is the beginning."""
     if isinstance(place, list) and len(place) == 3:
         name, offset, summed = place
         if isinstance(name, str) and isinstance(offset, int) and isinstance(summed, int):

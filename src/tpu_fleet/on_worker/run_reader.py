@@ -118,7 +118,7 @@ class Reader:
                     return found
             if newest:
                 if size_of(self.file) < self.offset:
-                    send({"lost": "somebody emptied the log"})
+                    send({"lost": "the log was emptied"})
                     self.offset = 0
                     continue
                 return found

@@ -1,6 +1,6 @@
-"""Who listens on the port of a service: its socket unit, its user, or a stranger.
+"""The listener on the port of a service: its socket unit, its user, or a stranger.
 
-Every user of a worker can bind a port of the loopback address that is free. Whoever connects would
+Every user of a worker can bind a port of the loopback address that is free. A client would
 give such a user the token of the service.
 """
 

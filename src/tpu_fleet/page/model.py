@@ -345,7 +345,7 @@ def _timeline(one: RunStory, axis: Axis) -> list[Shape]:
     down: dict[str, list[tuple[float, float]]] = {"down": [], "paused": []}
     for attempt in one.attempts:
         if attempt.ended is not None and attempt.down:
-            # Somebody wanted it: that is no fault.
+            # A person wanted it: that is no fault.
             kind = "paused" if attempt.kind in (STOPPED, CHANGED) else "down"
             down[kind].append((attempt.ended, attempt.ended + attempt.down))
     shapes = [Shape("works", draw.bars(axis, works, BAR_TOP, BAR))]

@@ -37,7 +37,7 @@ def place_of(where: str, client: Callable[[], Client]) -> tuple[Place, str]:
 
 
 class Published:
-    """The page of the watcher, written anew at most once a minute."""
+    """The page of the watcher, written again at most once a minute."""
 
     def __init__(self, where: str, logs: bool = True) -> None:
         self._where = where

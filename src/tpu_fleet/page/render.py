@@ -36,7 +36,7 @@ _CLASSES = {
 
 
 def state_class(state: str) -> str:
-    """Return the colour of a state; one that nobody expects is bad."""
+    """Return the colour of a state; one that is not expected is bad."""
     return _CLASSES.get(state, "bad" if state else "")
 
 
@@ -82,7 +82,7 @@ def _template() -> Template:
 
 @cache
 def _ours(name: str) -> Markup:
-    """Return a text of ours, which needs no escape."""
+    """Return a text of this package, which needs no escape."""
     return Markup((_HERE / name).read_text(encoding="utf-8").strip())  # noqa: S704
 
 

@@ -1,4 +1,4 @@
-"""Show the page live to browsers on this computer, and to nobody else.
+"""Show the page live to browsers on this computer only.
 
 A foreign `Host` is answered with 421, because a web page could otherwise read the page through a
 name that it points to 127.0.0.1. The address has a secret part, because other users of this
@@ -20,7 +20,7 @@ from .render import policy
 
 HOST = "127.0.0.1"
 BEAT = 15.0
-"""Seconds after which a browser without news is told that we are here."""
+"""Seconds after which a browser without news gets a sign of life."""
 MOST_STRANGERS = 32
 """Connections that have not shown the secret part; each has a thread."""
 
@@ -141,7 +141,7 @@ def server_of(live: Live, port: int, secret: str = "") -> tuple[ThreadingHTTPSer
             self.wfile.write(body)
 
         def _tell(self) -> None:
-            """Tell the browser of each new page, until it leaves."""
+            """Send each new page to the browser, until it leaves."""
             self._head(HTTPStatus.OK, "text/event-stream")
             self.send_header("Connection", "close")
             self.end_headers()
@@ -165,6 +165,6 @@ def server_of(live: Live, port: int, secret: str = "") -> tuple[ThreadingHTTPSer
 
 
 def keep_new(live: Live, make: Callable[[], str], every: float, over: threading.Event) -> None:
-    """Make the page anew every so often, until it is over."""
+    """Make the page again every so often, until it is over."""
     while not over.wait(every):
         live.set(make())

@@ -8,7 +8,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from rich.console import Console
 from rich.text import Text
 
-# The width for output to a file or another program, where nobody can widen a window.
+# The width for output to a file or another program, where no window can be widened.
 WIDTH = 160
 LONGEST = 2000
 """Characters of a text: a table of a very long one takes minutes."""

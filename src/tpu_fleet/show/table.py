@@ -55,7 +55,7 @@ class Table:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, *cells: str, notes: Iterable[str] = (), style: str = "") -> None:
-        """Add a row; its texts are shown as text, whoever wrote them."""
+        """Add a row; its texts are shown as text, from any source."""
         safe = tuple(shown(cell, LONGEST) for cell in cells)
         self.rows.append(Row(safe, tuple(shown(one, LONGEST) for one in notes if one), style))
 
@@ -87,7 +87,7 @@ class Table:
         return found
 
     def _tells(self, at: int) -> bool:
-        """Return whether a column tells rows apart, or is one that always stands there."""
+        """Return whether a column distinguishes rows, or is one that always stands there."""
         return not self.columns[at].if_mixed or len({row.cells[at] for row in self.rows}) > 1
 
     def _widest(self, at: int) -> int:

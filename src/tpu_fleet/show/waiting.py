@@ -1,4 +1,4 @@
-"""Tell who waits what for, and since when, on standard error."""
+"""Report on standard error what a command waits for, and since when."""
 
 from __future__ import annotations
 

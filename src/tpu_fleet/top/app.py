@@ -123,7 +123,7 @@ class Top(App[int]):
         def end(number: int, _frame: object) -> None:
             loop.call_soon_threadsafe(self.exit, QUIT_BY[number])
 
-        # Not by the loop: it would hear of a Ctrl-C that was for another command.
+        # Not by the loop: it would get a Ctrl-C that was for another command.
         for number in QUIT_BY:
             self._before[number] = signal.signal(number, end)
 
@@ -206,7 +206,7 @@ def in_terminal(words: Sequence[str]) -> int:
     try:
         click.echo(f"tpu-fleet {' '.join(words)}")
         code = subprocess.run([sys.executable, "-m", "tpu_fleet", *words], check=False).returncode
-        # Who detached has seen all there is.
+        # After a detach all is seen.
         if words[0] != "attach" or code:
             click.echo("\nPress a key to go back.")
             with contextlib.suppress(KeyboardInterrupt, EOFError):

@@ -55,7 +55,7 @@ def is_terminal(environment: Mapping[str, str]) -> bool:
 
 
 def live(every: int) -> int:
-    """Show the screen until somebody quits; return the exit code."""
+    """Show the screen until the user quits; return the exit code."""
     # Imported here, because it takes a third of a second.
     from .app import Top
     from .source import Source

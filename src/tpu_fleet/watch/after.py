@@ -1,4 +1,4 @@
-"""Decide which slices are no longer needed: their runs are over, or nobody uses them. Pure."""
+"""Decide which slices are no longer needed: their runs are over, or they are idle. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def look_after(
     if ends and not before:
         return known, Finish(one.want.on_finish, "its runs have finished", ends)
     if one.want.idle_minutes and now - since >= 60 * one.want.idle_minutes:
-        return known, Finish(one.want.on_finish, f"nobody used it for {long(now - since)}", ends)
+        return known, Finish(one.want.on_finish, f"unused for {long(now - since)}", ends)
     return known, None
 
 

@@ -147,7 +147,7 @@ class Settings:
     shares: Sequence[Mapping[str, Any]] = ()
     prices: Sequence[Mapping[str, Any]] = ()
     unregistered: Sequence[str] = ()
-    """Keys that are to be registered at GitHub, for which there is no token."""
+    """Keys to register at GitHub, for which there is no token."""
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Settings:

@@ -43,7 +43,7 @@ class SliceMemory:
     asked_at: float = 0.0
     """When all its workers were last asked."""
     idle_since: float = 0.0
-    """Since when nobody uses it; 0 if somebody does."""
+    """Since when it is idle; 0 if it is used."""
     rest_failures: int = 0
     """How often it could not be stopped or deleted."""
     rest_at: float = 0.0

@@ -109,7 +109,7 @@ def play(
     """Run a playbook of the collection; every event goes to on_event. Returns the exit code.
 
     A caller that may end it passes cancelled; otherwise SIGINT or SIGTERM ends it, and then has its
-    usual effect on the caller. A limit that contains NOBODY may also name slices that do not exist
+    usual effect on the caller. A limit with `NOBODY` may also name slices that do not exist
     yet.
     """
     require_fleet()

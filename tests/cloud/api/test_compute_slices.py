@@ -139,7 +139,7 @@ def disks_of(instance: Instance) -> list[str]:
 
 @pytest.fixture
 def side() -> Iterator[Side]:
-    """A cloud whose time passes only when somebody waits."""
+    """A cloud whose time passes only when a client waits."""
     cloud = Emulator(clock="manual", delays=DELAYS)
     yield Side(cloud)
     cloud.stop()

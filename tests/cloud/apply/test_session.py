@@ -178,7 +178,7 @@ class Host:
         return found
 
     def is_free(self) -> bool:
-        """Say whether nobody is at work."""
+        """Return whether no process is at work."""
         with (self.folder / "state" / "lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -539,5 +539,5 @@ def test_the_host_needs_only_its_python(host: Host) -> None:
 
 
 def runs(python: str) -> bool:
-    """Tell a Python from a name for one that is not installed."""
+    """Return whether a name is that of a Python that is installed."""
     return subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0

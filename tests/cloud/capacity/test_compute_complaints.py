@@ -1,4 +1,4 @@
-"""What people complain about TPUs on Compute Engine, each as a test of ours.
+"""What people complain about TPUs on Compute Engine, each as a test.
 
 Some concern people's hands (a size that differs from the topology, a placement policy, a libtpu
 that does not know TPU7x): there the test shows that it is refused, or cannot be written. Others
@@ -38,7 +38,7 @@ ONE = {"name": "one", "accelerator_type": "v6e-1", "zones": [ZONE], "api": "comp
 WIDE = {"name": "wide", "accelerator_type": "v6e-16", "zones": [ZONE], "api": "compute"}
 FLEX = {"tier": "flex_start", "max_run_duration": "1h", "valid_for": "30m"}
 FOURS = {"machine_type": "ct6e-standard-4t"}
-UNDECIDED = "Compute Engine does not tell whether capacity or quota is missing"
+UNDECIDED = "Compute Engine does not show whether capacity or quota is missing"
 
 
 class Lab:
@@ -102,7 +102,7 @@ def test_quota_is_told_apart_where_the_api_tells(lab: Lab, fault: str, words: st
     lab.cloud.fault(fault, match=match, **({"limit": 0} if fault == "quota" else {}))
     found = text(lab.apply(ONE, timeout=180.0))
     assert words in found
-    assert "does not tell" not in found
+    assert "does not show whether" not in found
 
 
 def test_a_failed_flex_start_vm_leaves_no_trace(lab: Lab) -> None:
@@ -202,7 +202,7 @@ def test_a_placement_policy_is_refused_and_never_ours(lab: Lab) -> None:
 
 
 def test_a_size_that_differs_from_the_topology_cannot_be_declared(lab: Lab) -> None:
-    """Nobody writes a size: it follows from the topology."""
+    """A size is never declared: it follows from the topology."""
     lab.apply({**WIDE, "accelerator_type": "v6e-32"})
     group = lab.ask("GET", f"zones/{ZONE}/instanceGroupManagers/wide").json()
     assert (group["targetSize"], len(lab.workers("wide"))) == (8, 8)

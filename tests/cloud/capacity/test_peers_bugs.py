@@ -1,4 +1,4 @@
-"""The bugs that others' tools had with capacity and listing, each as a test of ours.
+"""The bugs that other tools had with capacity and listing, each as a test.
 
 The numbers are those of a list of 22 bugs. What is not here belongs to other parts:
 
@@ -57,7 +57,7 @@ PACE = Pace(
 
 
 class Impatient(SystemClock):
-    """The real time, until somebody presses Ctrl-C."""
+    """The real time, until a user presses Ctrl-C."""
 
     def __init__(self, sleeps: int) -> None:
         self._left = sleeps
@@ -160,7 +160,7 @@ def test_bug_01_create_fails_after_delete_spec_survives(cloud: Emulator) -> None
 
 @pytest.mark.parametrize("sleeps", [0, 1, 4])
 def test_bug_02_interrupted_hunt_leaves_nothing_unknown(cloud: Emulator, sleeps: int) -> None:
-    """Ctrl-C during the hunt for capacity left queued resources that nobody knew of."""
+    """Ctrl-C during the hunt for capacity left queued resources that no record named."""
     wanted = {**SPOT, "queued": True}
     cloud.fault("stock_out", match={"zone": FIRST})
     with pytest.raises(KeyboardInterrupt):
@@ -225,7 +225,7 @@ def test_bug_05_deleting_is_neither_there_nor_gone(cloud: Emulator, tmp_path: Pa
 
 
 def test_bug_06_not_found_while_polling(cloud: Emulator) -> None:
-    """A 404 right after create, or after somebody's delete, ended the wait with a trace."""
+    """A 404 right after create, or after another client's delete, ended the wait with a trace."""
     cloud.fault("not_found_after_create", count=3)
     client = client_of(cloud)
     body = NodeSpec.from_params(

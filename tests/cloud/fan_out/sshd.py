@@ -97,7 +97,7 @@ SetEnv SHLVL=2
 
 
 class Sockets:
-    """A server that takes connections and does with them what a test says; nothing if not told."""
+    """A server that takes connections and does with them what a test says; nothing by default."""
 
     def __init__(self, address: str, say: bytes = b"", cut: bool = False):
         self.address = address

@@ -101,7 +101,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:  # It ends before or while it is read.
@@ -322,7 +322,7 @@ def test_a_folder_there_and_back(fleet: Fleet, tree: Path, tmp_path: Path) -> No
 
 
 def test_all_workers_get_it_at_once(fleet: Fleet, tree: Path, tmp_path: Path) -> None:
-    """All write the same name on one computer: whoever is last, it is whole."""
+    """All write the same name on one computer: the last one's file is whole."""
     there = tmp_path / "there"
     there.mkdir()
     before = fleet.farm.sessions()

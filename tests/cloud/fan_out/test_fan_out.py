@@ -396,7 +396,7 @@ def test_an_address_is_never_what_a_key_is_trusted_for(farm: Farm, tmp_path: Pat
 
 
 def test_through_a_proxy_command_that_also_talks(farm: Farm) -> None:
-    """What it says on stderr must not get into the dialogue, and is told when it fails."""
+    """What it says on stderr must not get into the dialogue, and is shown when it fails."""
     target = farm.targets(1)[0]
     wire = (
         "import os, socket, sys, threading\n"

@@ -117,7 +117,7 @@ def count() -> Iterator[None]:
 
 
 class Controller:
-    """Folders that nobody may write to, and a file that exists when somebody ran a command."""
+    """Folders that no other user may write to, and a file that exists when a command was run."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.canary = folder, folder / "canary"
@@ -147,7 +147,7 @@ class Controller:
         globals()["ASKED"].append(CASES)
 
     def what(self, honest: Any, name: str) -> str:
-        """Say what a worker answered, for whoever looks for the fault."""
+        """Return what a worker answered, for the search for the fault."""
         return f"{name}, seed {SEED}: {said(honest, EVIL.index(name), SEED, self.canary).what}"
 
     def unharmed(self, *texts: str) -> None:
@@ -312,7 +312,7 @@ STANDING = {
 
 
 def test_watcher(controller: Controller) -> None:
-    """The watcher hears every slice; what one says costs the others nothing, and is told safely."""
+    """The watcher reads every slice; what one says costs the others nothing, and is shown safe."""
     controller.answer(STANDING)
     book = known_fleet().fleet
     looks = ask_hosts.ask(book, NAMES, {})

@@ -56,7 +56,7 @@ def said(*words: str, code: int = 0, alone: str = "") -> str:
 
 
 def told(*words: str, code: int = 0) -> Any:
-    """Return what a command tells programs: all of it, and in ASCII."""
+    """Return what a command prints for programs: all of it, and in ASCII."""
     done = CliRunner().invoke(main, [*words, "--json"])
     assert done.exit_code == code, (done.output, done.exception)
     assert done.stdout.isascii()

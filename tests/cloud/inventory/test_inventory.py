@@ -281,7 +281,7 @@ def test_a_project_without_the_api_has_no_hosts_yet(cloud: Emulator, shell: Shel
 
 
 def test_no_credentials(shell: Shell) -> None:
-    """Google's own endpoint, and nothing to show there: nobody is asked."""
+    """Google's own endpoint, and nothing to show there: no request is sent."""
     shell.environment = {
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": "",
         "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "",

@@ -115,7 +115,7 @@ def test_a_key_goes_in_and_out_and_nothing_else_changes(cloud: Emulator, module:
 def test_a_change_by_others_at_the_same_moment_is_kept(
     cloud: Emulator, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else writes between the module's second look and its own writing."""
+    """Another client writes between the module's second look and its own writing."""
     looks, real = [], values_of
 
     def look_and_be_late(metadata: Any) -> dict[str, str]:
@@ -177,10 +177,10 @@ def test_a_rule_is_made_corrected_and_deleted(cloud: Emulator, module: Any) -> N
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"source_ranges": ["0.0.0.0/0"]}, "is everybody"),
-        ({"source_ranges": ["::/0"]}, "is everybody"),
+        ({"source_ranges": ["0.0.0.0/0"]}, "is every address"),
+        ({"source_ranges": ["::/0"]}, "is every address"),
         ({"source_ranges": ["128.0.0.0/1", "0.0.0.0/1"]}, "too wide"),
-        ({"source_ranges": []}, "would let everybody in"),
+        ({"source_ranges": []}, "would allow every address"),
         ({"source_ranges": ["203.0.113.7/24"]}, "Say 203.0.113.0/24, or 203.0.113.7/32."),
         ({"source_ranges": ["lab"]}, "is not a range of addresses"),
         ({"source_ranges": ["10.0.0.0/8", "2001:db8::/32"]}, "mixes IPv4 and IPv6"),

@@ -91,7 +91,7 @@ def remote(cloud: Emulator, tmp_path: Path) -> Iterator[Remote]:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git as somebody to whom the repositories of the server are no strangers."""
+    """Run git as a user to whom the repositories of the server are no strangers."""
     settings = {"user.name": "t", "user.email": "t@example.org", "safe.directory": "*"}
     file = folder / ".gitconfig.test"
     file = file if not (folder / ".git").is_dir() else folder / ".git/test"

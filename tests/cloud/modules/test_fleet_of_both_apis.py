@@ -213,7 +213,7 @@ def test_a_slice_that_lost_one_machine_is_kept_where_that_is_declared(
 def test_a_slice_is_taken_from_a_reservation_of_the_calendar(
     cloud: Emulator, module: Module, shape: tuple[str, int]
 ) -> None:
-    """It is there on its day, and nobody asks for it again after that."""
+    """It is there on its day, and is not requested again after that."""
     kind, chips = shape
     begins = datetime.now(UTC) + timedelta(days=2)
     path = f"{cloud.url}compute/v1/projects/{cloud.project}/zones/{A}/futureReservations"

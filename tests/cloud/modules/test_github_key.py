@@ -193,7 +193,7 @@ def test_more_keys_than_a_page_holds(hub: Hub) -> None:
     [
         (
             {"token": ""},
-            "There is no token for GitHub, and tpu-fleet lab: alice@solo work is to be registered",
+            "There is no token for GitHub, and tpu-fleet lab: alice@solo work must be registered",
         ),
         (
             {"token": "ghp_x"},

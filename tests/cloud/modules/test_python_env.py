@@ -386,7 +386,7 @@ class TestRootStandsApart:
 
     @pytest.fixture
     def home(self, tmp_path: Path) -> Path:
-        """Make a home of somebody else's."""
+        """Make a home of another user."""
         folder = tmp_path / "home"
         folder.mkdir()
         account = pwd.getpwnam("nobody")
@@ -523,7 +523,7 @@ def test_a_strange_lock_of_another_worker_is_not_used(run: Run) -> None:
     for line in ("evil @ file:///home/alice/evil", "-e /home/alice/evil", "--index-url http://x/"):
         result = run({"name": "a", "packages": ["tool"]}, locks={wanted: f"{line}\n"})
         assert result["venvs"]["a"]["packages"]["base"] == "1.1", result
-        assert "holds what nobody asked for" in result["text"]
+        assert "holds what was not requested" in result["text"]
 
 
 def of_another(run: Run, *more: str) -> dict[str, str]:
@@ -542,7 +542,7 @@ def test_no_lock_of_another_worker_adds_a_package(run: Run, index: Index) -> Non
         assert result["rc"] == 0, result
         assert set(result["venvs"]["a"]["packages"]) == {"base", "tool", "pip"}
         # Ansible shows the same warning once in a process.
-        assert own or "differs in packages that nobody asked for: evil" in result["text"]
+        assert own or "differs in packages that were not requested: evil" in result["text"]
 
 
 def test_a_lock_of_another_worker_lacks_no_package_and_breaks_no_declaration(run: Run) -> None:

@@ -406,7 +406,7 @@ def test_failed_creation(
 
 
 def test_a_second_run_tells_why_the_vm_of_the_first_is_gone(cloud: Emulator, module: Any) -> None:
-    """It did not ask itself, so it finds the operation of who did."""
+    """It did not ask itself, so it finds the operation of the other process."""
     cloud.fault("stock_out")
     cloud.control("delays", {"create": 1.0, "fail": 1.0})
     cloud.control("clock", {"mode": "real"})

@@ -1,4 +1,4 @@
-"""The page in a browser: nothing it does not know, nothing it asks for, everybody can read it.
+"""The page in a browser: nothing it does not know, nothing it asks for, every reader can use it.
 
 TPU_FLEET_PICTURES=1 writes the pictures of docs/page.md.
 """

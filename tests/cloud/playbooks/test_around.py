@@ -167,7 +167,7 @@ def test_all_mistakes_are_told_before_anything_is_changed(new: Emulator, play: P
     }
     out = play("ansible-playbook", "tpu.fleet.enable_api", fleet={**FLEET, **wrong}, ok=False)
     for words in (
-        "0.0.0.0/0 is everybody",
+        "0.0.0.0/0 is every address",
         "roles/editor reaches everything",
         "fleet_disks[0].size",
     ):

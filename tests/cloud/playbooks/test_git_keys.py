@@ -77,7 +77,7 @@ def test_a_token_that_is_missing_is_told_before_anything_is_done(
     words = ("ansible-playbook", f"tpu.fleet.{playbook}", *given)
     told = play(*words, fleet=fleet, ok=False)
     assert f"There is no token for GitHub, and {title} is registered there" in told
-    assert f"by hand and nothing is to be registered, delete {state}" in " ".join(told.split())
+    assert f"by hand and no key must be registered, delete {state}" in " ".join(told.split())
     assert "Wait for the login" not in told
     nodes = cloud.control("state", method="GET")["nodes"]
     assert [(node["node"], node["state"]) for node in nodes] == [("ours-0", "READY")]
@@ -86,6 +86,6 @@ def test_a_token_that_is_missing_is_told_before_anything_is_done(
     declared = {"git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}]}
     if playbook != "teardown":
         told = play(*words, fleet={**fleet, **declared}, ok=False)
-        assert "work in git_access_keys is to be registered there (register: user)" in told
+        assert "work in git_access_keys must be registered there (register: user)" in told
     else:
         play(*words, fleet={**fleet, **declared})

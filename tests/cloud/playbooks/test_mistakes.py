@@ -157,7 +157,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "the whole Internet": (
         {"fleet_mosh": {"source_ranges": ["0.0.0.0/0"], "target_tags": ["mosh"]}},
-        ["fleet_mosh: source_ranges: 0.0.0.0/0 is everybody. Give the addresses"],
+        ["fleet_mosh: source_ranges: 0.0.0.0/0 is every address. Give the addresses"],
     ),
     "package that has no name": (
         {"host_base_extra_packages": ["libpython3.11; rm"]},
@@ -203,7 +203,7 @@ def together() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def told(printed: str) -> list[str]:
-    """The problems that one command tells of, a line each."""
+    """The problems that one command reports, a line each."""
     lines = printed.partition("msg: |-\n")[2].partition("\n\nPLAY RECAP")[0].splitlines()
     return [line.strip() for line in lines]
 

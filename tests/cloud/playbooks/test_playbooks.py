@@ -71,7 +71,7 @@ def test_slices_that_are_there_are_seen_without_the_module(cloud: Emulator, play
     for out in (first, again):
         assert " solo: ready: v4-8" in out
         assert "not declared, and left as it is" in out
-        assert "Nobody could log in to solo" in out
+        assert "No login to solo within" in out
 
 
 def test_the_machines_of_others_are_left_alone(cloud: Emulator, play: Play) -> None:

@@ -1,4 +1,4 @@
-"""What a run tells of itself, and what happens to one that says nothing any more."""
+"""What a run reports of itself, and what happens to one that reports nothing any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a gang when things die, told by real processes on loopback."""
+"""What happens to a gang when things die, shown by real processes on loopback."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def start(worker: Any, attempt: int) -> None:
 def test_a_program_starts_though_the_one_before_is_just_ending(
     gang: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session ends a moment behind the program's result, and is not somebody else's then."""
+    """A session ends a moment behind the program's result, and is not another program's then."""
     (worker,) = gang("exit 0", workers=1)
     monkeypatch.setenv("TMUX_TMPDIR", str(worker.tmux))
     result = config.load(worker.definition).paths.user / "result.json"

@@ -1,4 +1,4 @@
-"""Fixtures: a watcher of an emulator without machines, and somebody who is told."""
+"""Fixtures: a watcher of an emulator without machines, and a receiver of its messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTHING: dict[str, Any] = {
 
 
 class Hook:
-    """A web server of the test, which is told things."""
+    """A web server of the test, which gets messages."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -70,7 +70,7 @@ class Hook:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def titles(self) -> list[str]:
-        """What was told, in order."""
+        """The titles of the messages, in order."""
         return [json.loads(one["body"])["title"] for one in self.got]
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ class Hook:
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    """Somebody who is told."""
+    """A receiver of messages."""
     server = Hook()
     yield server
     server.stop()
@@ -166,7 +166,7 @@ class Watched:
         return {}
 
     def has_told(self, event: str, state: str = "state") -> bool:
-        """Say whether its watcher knows that it told of an event, and has no more to tell."""
+        """Return whether its watcher knows that it reported an event, and has no more to report."""
         for path in (self.folder / state / "watch").glob("*/memory.json"):
             outbox = json.loads(path.read_text())["outbox"]
             waiting = [message for box in outbox["boxes"].values() for message in box["waiting"]]

@@ -1,4 +1,4 @@
-"""Slices of Compute Engine set themselves up when they are made again without a controller."""
+"""Slices of Compute Engine set themselves up when they are recreated without a controller."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def wait_run(fleet: ComputeFleet, name: str, worker: int, run: str) -> dict[str,
 
 
 def ask_again(fleet: ComputeFleet) -> None:
-    """Make both slices again, as somebody does who only knows Google's API."""
+    """Recreate both slices, as a user does who only knows Google's API."""
     there = fleet.of("phoenix")[0]
     again = {key: there[key] for key in MADE}
     own = ("enable-guest-attributes", "ssh-keys", "startup-script")

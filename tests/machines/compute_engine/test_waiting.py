@@ -26,7 +26,7 @@ from fleet import wait_until
 
 SAVED = "/mnt/kept/flex"
 FLEX = {**ONE, "tier": "flex_start", "max_run_duration": "2h", "valid_for": "2h"}
-UNDECIDED = "Compute Engine does not tell whether capacity or quota is missing"
+UNDECIDED = "Compute Engine does not show whether capacity or quota is missing"
 TRAINS: dict[str, Any] = {
     **PEOPLE,
     "fleet_disks": [{"name": "kept", "zone": A, "size_gb": 10}],

@@ -115,7 +115,7 @@ def free(fleet: Fleet) -> int:
 
 
 def nothing_is_left(fleet: Fleet) -> bool:
-    """Tell whether the machine is as if there had been no drill."""
+    """Return whether the machine is as if there had been no drill."""
     units = root(fleet, f"systemctl list-units --all --no-legend '{UNIT}*'")
     files = root(fleet, "find /mnt/saved /tmp /run -name '.tpu-fleet-drill*' 2>/dev/null")
     fillers = root(fleet, "pgrep -f posix_fallocat[e] || true")

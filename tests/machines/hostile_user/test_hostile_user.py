@@ -1,4 +1,4 @@
-"""A person without sudo against root, on a machine that she shares with somebody who trains.
+"""A person without sudo against root, on a machine that she shares with a user who trains.
 
 In each round mallory replaces many of the files and folders that the fleet keeps in places of hers,
 each by something else, beside programs and settings that lie there all the time. In others she
@@ -169,7 +169,7 @@ def by_looking(siege: Siege) -> Told:
 
 
 def by_agent(siege: Siege) -> Told:
-    """The run agent and the services begin anew, and root looks after what fills the disk."""
+    """The run agent and the services begin again, and root looks after what fills the disk."""
     units = "tpu-fleet-run@hers tpu-fleet-run@asks tpu-fleet-tensorboard-hers tpu-fleet-disk-guard"
     began = time.monotonic()
     try:
@@ -195,7 +195,7 @@ def by_agent(siege: Siege) -> Told:
 
 
 def by_swap(siege: Siege) -> Told:
-    """Root builds her environment anew, and she puts a link to root's folder in its place."""
+    """Root builds her environment again, and she puts a link to root's folder in its place."""
     siege.planned = siege.machine.mallory("swap")
     siege.machine.root(f"rm -f {REPORT}")
     words = shlex.join(["python3", "-I", f"{PLACE}/roles.py", REPORT, "python_env"])

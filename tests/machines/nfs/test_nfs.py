@@ -48,7 +48,7 @@ def declare(fleet: Fleet, *shares: dict[str, Any], **more: Any) -> None:
 
 
 def configure(fleet: Fleet) -> None:
-    """Give new machines people and shares, as everybody does it."""
+    """Give new machines people and shares, in the usual way."""
     print(fleet.play("tpu.fleet.configure", "--tags", "user_accounts,nfs_share"))
 
 

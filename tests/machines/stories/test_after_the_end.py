@@ -1,4 +1,4 @@
-"""What becomes of slices when their runs have finished, or when nobody uses them.
+"""What becomes of slices when their runs have finished, or when they are idle.
 
 `.venv/bin/pytest tests/machines/stories/test_after_the_end.py`
 """
@@ -63,7 +63,7 @@ def wanted(*runs: dict[str, Any], told: Path, only: str = "") -> dict[str, Any]:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Path:
-    """The file to which everything comes that people are told."""
+    """The file to which all messages for people go."""
     return tmp_path / "messages"
 
 

@@ -1,4 +1,4 @@
-"""What is really broken on real machines is named with its remedy, and mended where that is safe.
+"""What is really broken on real machines is named with its remedy, and repaired where it is safe.
 
 One story alone: `.venv/bin/pytest tests/machines/stories/test_doctor.py -k broken`
 """
@@ -31,7 +31,7 @@ def declare(fleet: Fleet, *slices: dict[str, Any], **more: Any) -> None:
 
 
 def doctor(fleet: Fleet, code: int, *words: str) -> tuple[Rows, list[dict[str, Any]]]:
-    """Run the doctor; return its rows that are not well, and what it mended."""
+    """Run the doctor; return its rows that are not well, and what it repaired."""
     report = fleet.report("tpu-fleet", "doctor", "--json", *words, codes=[code], limit=300)
     assert report["exit_code"] == code
     bad = [row for row in report["rows"] if row["status"] in ("warn", "fail")]
@@ -81,7 +81,7 @@ printf "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/test -e
 systemctl daemon-reload
 rm -f /run/may; systemctl start tpu-fleet-broken || touch /run/may
 """
-# A mount whose server never answers: the kernel asks a pipe that nobody reads.
+# A mount whose server never answers: the kernel asks a pipe without a reader.
 HANGING = """
 import ctypes, os, time
 if os.fork():

@@ -66,7 +66,7 @@ PYTHONPATH=/opt/old-python exec /usr/bin/python3 "$@"
 SH
 chmod 755 /opt/old-python/python
 """
-# As on a full disk: nobody can write a file where Ansible writes its own.
+# As on a full disk: no process can write a file where Ansible writes its own.
 NO_ROOM = """
 for folder in /tmp /var/tmp; do
   mount -t tmpfs -o size=4k,mode=1777 tmpfs $folder

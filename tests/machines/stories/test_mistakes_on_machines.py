@@ -1,4 +1,4 @@
-"""Mistakes that show only on a machine: told with field, value and remedy; nothing is changed.
+"""Mistakes that show only on a machine: named with field, value, remedy; nothing is changed.
 
 What a fleet file alone shows is in tests/cloud/playbooks/test_mistakes.py.
 `.venv/bin/pytest tests/machines/stories/test_mistakes_on_machines.py`

@@ -1,4 +1,4 @@
-"""A run over two slices is one gang, also when one of them is made anew with other addresses.
+"""A run over two slices is one gang, also when one of them is recreated with other addresses.
 
 `.venv/bin/pytest tests/machines/stories/test_multislice.py`
 """

@@ -1,4 +1,4 @@
-"""What a training run promises, on one machine: nobody has to look after it.
+"""What a training run promises, on one machine: it needs no care.
 
 The programs are small and never save by themselves: what they go on from they wrote when they were
 asked to end. `.venv/bin/pytest tests/machines/stories/test_runs.py`
@@ -99,7 +99,7 @@ def declared(*runs: dict[str, Any], told: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file to which everything comes that people are told."""
+    """The file to which all messages for people go."""
     return tmp_path_factory.mktemp("told") / "messages"
 
 
@@ -148,7 +148,7 @@ def steps(log: str) -> list[int]:
 
 
 def goes_on_where_it_was(log: str, attempt: int) -> None:
-    """The one before wrote it down when it was told to, and only then did this one begin."""
+    """The one before wrote it down when asked to save, and only then did this one begin."""
     begins = rf"(?:^--- .*\n)*^attempt {attempt} of two begins after (\d+)$"
     found = re.search(rf"^signal 15 saved (\d+)\n{begins}", log, re.M)
     assert found, log[-2000:]
@@ -161,12 +161,12 @@ def events(fleet: Fleet, run: str, *names: str) -> list[dict[str, Any]]:
 
 
 def rows(fleet: Fleet) -> dict[str, dict[str, Any]]:
-    """Return what `tpu-fleet runs` tells, by run."""
+    """Return what `tpu-fleet runs` prints, by run."""
     return {row["run"]: row for row in fleet.report("tpu-fleet", "runs", "--json")["runs"]}
 
 
 def messages_in(told: Path) -> list[dict[str, Any]]:
-    """Return all that people were told."""
+    """Return all messages to people."""
     return [json.loads(line) for line in told.read_text().splitlines() if line]
 
 

@@ -1,4 +1,4 @@
-"""Slices that are made again while no controller is there: they set themselves up, runs resume.
+"""Slices that are recreated while no controller is there: they set themselves up, runs resume.
 
 Somebody else's automation asks for the same queued resources again; of ours only the local cloud
 runs. `.venv/bin/pytest tests/machines/stories/test_self_setup.py`
@@ -109,7 +109,7 @@ FLEET: dict[str, Any] = {
 
 
 class Elsewhere:
-    """What somebody does who knows nothing of our collection: Google's API, and plain ssh."""
+    """What a user does who knows nothing of the collection: Google's API, and plain ssh."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet

@@ -204,7 +204,7 @@ def look_at_top(reader: Reader, top: str) -> None:
 
 
 def look_at_page(reader: Reader, command: str) -> None:
-    """Open the page, which tells of the reboot."""
+    """Open the page, which shows the reboot."""
     address = reader.type(command).split()[0]
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=shutil.which("chromium"))

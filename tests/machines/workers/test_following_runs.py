@@ -131,7 +131,7 @@ def lab(container_cloud: ContainerCloud, tmp_path_factory: pytest.TempPathFactor
 
 
 class Follow:
-    """`tpu-fleet logs -f`, which somebody reads."""
+    """`tpu-fleet logs -f`, with a reader."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab

@@ -22,7 +22,7 @@ class Count:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return what Ansible needs to be told so that everything is noted in a folder."""
+    """Return the variables with which Ansible notes everything in a folder."""
     return {
         "TPU_FLEET_EXECUTIONS": str(folder / "executions"),
         "ANSIBLE_CALLBACK_PLUGINS": str(HERE),

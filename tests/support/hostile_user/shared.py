@@ -30,7 +30,7 @@ while True:
     print("step", step, "loss 0", flush=True)
     time.sleep(0.5)
 """
-# Alice's: her program notes every signal that nobody but her may send it.
+# Alice's: her program notes every signal that only she may send it.
 VICTIM = f"""
 import os, signal
 def note(number, frame):

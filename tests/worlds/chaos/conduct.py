@@ -21,7 +21,7 @@ CALM_SECONDS = 40.0
 """So long nothing happens before: it shows what a step takes."""
 COLLECT_SECONDS = 20.0
 LATE_SECONDS = 420.0
-"""What is so late, as much was to be waited for, is left out."""
+"""What is so late, as there were long waits, is left out."""
 HEALED_SECONDS = 1200.0
 MORE_STEPS = 60
 
@@ -226,7 +226,7 @@ class Conductor:
         ]
 
     def _look_at_the_page(self, outcome: Outcome) -> None:
-        """Find what the event logs tell and the page does not show."""
+        """Find what the event logs report and the page does not show."""
         fleet = self._field
         shown = fleet.shown()
         # What was written since then, the page cannot know.

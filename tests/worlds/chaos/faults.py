@@ -203,7 +203,7 @@ class Preempt(Harm):
         self.field.order(self.fault.lane, "preempt")
 
     def trace(self) -> str:
-        """See that the watcher told of it, and that agents are on new machines."""
+        """See that the watcher reported it, and that agents are on new machines."""
         told = f"preempted: {self.fault.lane}" in self.field.watched()[self._said :]
         old = {place for place, _number, _boot in self._before.values()}
         lane = self.fault.lane
@@ -212,7 +212,7 @@ class Preempt(Harm):
 
 
 class Partition(Harm):
-    """One worker cannot hear the others, nor they it."""
+    """One worker cannot reach the others, nor they it."""
 
     def _watched(self) -> Sequence[int]:
         return sorted({0, *self.fault.workers})
@@ -230,11 +230,11 @@ class Partition(Harm):
         self._on(worker, f"nft -f - <<'END'\ntable inet chaos {{\n{chains}}}\nEND")
 
     def undo(self) -> None:
-        """Let them hear each other again; a reboot has done so before."""
+        """Let them reach each other again; a reboot has done so before."""
         self._on(self.fault.workers[0], "nft delete table inet chaos 2>/dev/null || true")
 
     def trace(self) -> str:
-        """See worker 0 miss whom it cannot hear."""
+        """See worker 0 miss the worker that it cannot reach."""
         (worker,) = self.fault.workers
         wanted = {} if worker == 0 else {"peer": worker}
         return "peer-lost" if self._after(0, "peer-lost", **wanted) else ""
@@ -297,7 +297,7 @@ done
 
 
 class Clock(Harm):
-    """Somebody sets the clock an hour ahead, and back."""
+    """A person sets the clock an hour ahead, and back."""
 
     def apply(self) -> None:
         """Set it."""

@@ -60,7 +60,7 @@ echo "import chaos_clock" > chaos_clock.pth
 
 
 def packages_of(name: str) -> str:
-    """Return where JAX is: beside the checkpoints, so that a machine that is made anew has it."""
+    """Return where JAX is: beside the checkpoints, so that a recreated machine has it."""
     return str(Path(SAVED[name]).with_name("python"))
 
 
@@ -136,7 +136,7 @@ Place = tuple[str, int, str]
 
 
 class Unreachable(Exception):
-    """A machine does not do what it is told."""
+    """A machine does not do what is asked of it."""
 
 
 class Field(Fleet):

@@ -1,4 +1,4 @@
-"""Two runs train while everything around them breaks, at random, and nobody does anything.
+"""Two runs train while everything around them breaks, at random, without any help.
 
 At the end nothing may tell it: the parameters are those of an undisturbed run, bit for bit.
 

@@ -1,4 +1,4 @@
-"""Whether the fleet's page shows what the event logs of the workers tell. Pure."""
+"""Whether the fleet's page shows what the event logs of the workers report. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tpu_fleet.history.story import AT_ONCE, QUIET, RunStory, workers_of
 
 UNHEARD = 240.0
-"""What a machine writes so shortly before it is lost, nobody can ask it any more."""
+"""What a machine writes so shortly before it is lost cannot be read any more."""
 LATE = 120.0
 """Workers of a gang write the end of an attempt within so many seconds."""
 

@@ -23,7 +23,7 @@ def fleet(name: str, owner: str, queued: bool) -> dict[str, Any]:
 def alternate(
     ours: dict[str, Any], theirs: dict[str, Any], timeouts: tuple[float, float], turns: list[int]
 ) -> tuple[World, Any, Any]:
-    """Let both work at the same time: before each request of ours so many steps of theirs."""
+    """Let both work at the same time: before each of our requests so many steps of theirs."""
     world = World()
     beside = Beside(world, lambda p: controller(p, theirs, timeouts[1]).apply(), NEIGHBOUR)
 

@@ -72,7 +72,7 @@ def controller_of_both(process: Process, params: dict[str, Any], timeout: float)
 
 @contextmanager
 def wrong_clock(world: World, hours: int) -> Iterator[None]:
-    """Let the clock of the computer be wrong: whoever asks it is told something else."""
+    """Let the clock of the computer be wrong: it shows another time."""
     wrong = timedelta(hours=hours)
 
     class Wrong(datetime):
@@ -197,7 +197,7 @@ class Lives(RuleBasedStateMachine):
     def _beside(
         self, neighbour: Neighbour | None, during: dict[int, Callable[[], None]]
     ) -> Beside | None:
-        """Let the controller of another fleet make its steps between the requests of ours."""
+        """Let the controller of another fleet make its steps between our requests."""
         if neighbour is None:
             return None
         params, timeout = neighbour.params(self.params), neighbour.timeout
@@ -267,7 +267,7 @@ class Lives(RuleBasedStateMachine):
             self.again(result)
 
     def again(self, first: Any) -> None:
-        """A second apply plans nothing and changes nothing; what was refused may be asked anew."""
+        """A second apply plans nothing and changes nothing; what was refused may be asked again."""
         refused = frozenset(name for name, s in first.slices.items() if s.phase == "refused")
         self.rules.refused = refused
         self.rules.begin(Declared(self.params))
@@ -379,7 +379,7 @@ class BothLives(Lives):
 
     @rule(entry=scenarios.changed_slices())
     def a_slice_changes(self, entry: dict[str, Any]) -> None:
-        """The person writes a slice anew, perhaps for the other API."""
+        """The person writes a slice again, perhaps for the other API."""
         kept = [one for one in self.params["slices"] if one["name"] != entry["name"]]
         self.params = {**self.params, "slices": [*kept, entry]}
 

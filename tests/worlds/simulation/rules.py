@@ -292,7 +292,7 @@ class Rules:
         self.lost |= {name.rpartition("/")[2] for name in lost}
 
     def _tries_again(self, call: Call) -> bool:
-        """Say whether a request only asks anew for what was refused, or clears up after that."""
+        """Return whether a request only retries what was refused, or clears up after that."""
         again = call.method.endswith(".create") or call.what in PARTS
         return again and call.name in (self.refused or ())
 
@@ -457,7 +457,7 @@ class Rules:
         return (self.world.born[oldest.uid], kind, oldest.zone, oldest.name)
 
     def _is_out_of_sight(self, thing: Thing, zones: set[str]) -> bool:
-        """Say whether nobody could know of it: in no declared zone, or where none may look."""
+        """Return whether nothing shows it: in no declared zone, or where none may look."""
         if thing.visible_from > self.world.now and thing.zone in self._closed():
             return True
         return thing.zone in self.lost and thing.zone not in zones
@@ -486,7 +486,7 @@ class Rules:
 
 
 def claims_on(name: str, things: Iterable[Thing]) -> list[Thing]:
-    """Return all of ours that is, or is to become, a slice of this name; each once."""
+    """Return all things here that are, or will become, a slice of this name; each once."""
     things = [thing for thing in things if thing.ours]
     # What these have made is taken back in a moment.
     going = {

@@ -165,7 +165,7 @@ def fleets_of_both(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def changed_slices() -> st.SearchStrategy[dict[str, Any]]:
-    """A slice that is written anew, perhaps for the other API."""
+    """A slice that is written again, perhaps for the other API."""
     names = st.sampled_from(NAMES[:3])
     return names.flatmap(lambda name: st.one_of(compute_slices(name), tpu_slices(name)))
 
@@ -305,7 +305,7 @@ class Deed:
 
 @st.composite
 def strangers(draw: st.DrawFn) -> Deed:
-    """A node that nobody here made, or that we made earlier and know nothing more of."""
+    """A node that was not made here, or that we made earlier and know nothing more of."""
     whose = draw(st.sampled_from(["foreign", "foreign", "orphan"]))
     family = draw(st.sampled_from(list(FAMILIES)))
     zones, types = FAMILIES[family]
@@ -323,7 +323,7 @@ def strangers(draw: st.DrawFn) -> Deed:
 
 @st.composite
 def strangers_of_both(draw: st.DrawFn) -> Deed:
-    """The same as strangers, on either API; also parts of groups that nobody uses."""
+    """The same as strangers, on either API; also parts of groups that are not used."""
     if draw(st.booleans()):
         return draw(strangers())
     whose = draw(st.sampled_from([None, NEIGHBOUR, OWNER, OWNER]))
@@ -501,7 +501,7 @@ def _set(**fields: Any) -> Callable[[World, str, str], None]:
 
 
 def _fall_ill(world: World, zone: str, name: str) -> None:
-    """Let a node be unhealthy for a while; the service mends it."""
+    """Let a node be unhealthy for a while; the service repairs it."""
     node = world.cloud.nodes[f"{zone}/{name}"]
     world.cloud.set_fields(zone, name, {"health": "UNHEALTHY_MAINTENANCE"})
 

@@ -1,4 +1,4 @@
-"""A local cloud whose time passes only when somebody sleeps, and everything that happens in it.
+"""A local cloud whose time passes only during a sleep, and everything that happens in it.
 
 `World` keeps a trace: after each request and at each moment at which something is due, what there
 is now is compared with what there was. `Process` is one life of a controller: it looks at the
@@ -165,7 +165,7 @@ class World:
         return next((group for group in groups if call.name in group.machines), None)
 
     def observe(self, by: str, call: Call | None = None) -> None:
-        """Compare what there is with what there was, and tell those who watch."""
+        """Compare what there is with what there was, and report it to the observers."""
         now = {thing.key: thing for thing in things_of(self.cloud)}
         before, self.things = self.things, now
         events = []

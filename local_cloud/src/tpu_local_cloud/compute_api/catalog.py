@@ -18,7 +18,7 @@ from .methods import PROJECT, Method, method
 
 # Of a disk that a request leaves open: the size of the image.
 BOOT_DISK_GB = 10
-# Machine types of v5e: listed, and refused to everyone but GKE. vCPUs, GiB, chips.
+# Machine types of v5e: listed, and refused except for GKE. vCPUs, GiB, chips.
 CLOSED = {
     "ct5lp-hightpu-1t": (24, 48, 1),
     "ct5lp-hightpu-4t": (112, 192, 4),
@@ -252,7 +252,7 @@ def _region(cloud: Cloud, name: str) -> dict[str, Any]:
         "description": name,
         "status": "UP",
         "zones": [operations.link(cloud, f"zones/{zone}") for zone in zones],
-        # Of TPUs a region tells these alone; the quotas of newer ones are in another API.
+        # Of TPUs a region lists these alone; the quotas of newer ones are in another API.
         "quotas": [{"metric": "TPU_LITE_PODSLICE_V5", "limit": 32.0, "usage": 0.0}],
         "selfLink": operations.link(cloud, f"regions/{name}"),
     }

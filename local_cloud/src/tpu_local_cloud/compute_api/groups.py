@@ -81,7 +81,7 @@ def insert(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def _zones(cloud: Cloud, region: str, wanted: dict[str, Any]) -> list[str]:
-    """Return the zones in one of which the instances of a group of a region are to be."""
+    """Return the zones of which one gets the instances of a group of a region."""
     asked = wanted.get("distributionPolicy") or {}
     shape = asked.get("targetShape") or "EVEN"
     if shape != ONE_ZONE:

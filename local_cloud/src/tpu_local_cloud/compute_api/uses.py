@@ -1,4 +1,4 @@
-"""Who uses a template or a policy: what is in use cannot be deleted."""
+"""Where a template or a policy is used: what is in use cannot be deleted."""
 
 from __future__ import annotations
 

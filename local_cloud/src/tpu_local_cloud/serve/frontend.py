@@ -52,7 +52,7 @@ class Reply:
     pause: float = 0.0
     """Real seconds of delay before the answer."""
     again: Callable[[], Reply] | None = None
-    """Returns the answer anew, while it is not the one that the client waits for."""
+    """Returns the answer again, while it is not the one that the client waits for."""
     cut: Cut = ""
     """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
 
@@ -268,7 +268,7 @@ def _missing(method: str, path: str) -> tuple[int, dict[str, Any] | Media, dict[
 
 
 def _after_the_work(drop: Fault) -> bool:
-    """Return whether a connection is to be closed only after the work is done."""
+    """Return whether to close a connection only after the work is done."""
     if "when" in drop.options:
         return bool(drop.options["when"] == "after")
     return str(drop.options.get("after", "")).lower() == "true"

@@ -92,7 +92,7 @@ def owned(uids: Collection[int]) -> Callable[[Scope, Headers], str]:
         uid = owner(tuple(client), tuple(server)) if client and server else None
         if uid == 0 or uid in uids:
             return ""
-        who = "nobody knows which user" if uid is None else f"user {_user(uid)}"
+        who = "an unknown user" if uid is None else f"user {_user(uid)}"
         ours = ", ".join(_user(uid) for uid in sorted(uids))
         return (
             f"it comes from {who}, and the cloud belongs to {ours}. Start one of your own: "

@@ -158,7 +158,7 @@ class Server:
         self.ready = threading.Event()
 
     async def serve(self) -> None:
-        """Serve until told to stop."""
+        """Serve until a stop is requested."""
         await asyncio.to_thread(self.backend.open)
         listeners: list[tuple[Any, socket.socket]] = []
         api_socket = _listen(*self._address)

@@ -41,7 +41,7 @@ class Call:
 
     @property
     def listed(self) -> str:
-        """Return what tells the list of a request from others."""
+        """Return what distinguishes the list of a request from others."""
         return f"{self.method} {self.zone} {self.argument('filter')} {self.argument('orderBy')}"
 
     def argument(self, name: str) -> str:
@@ -66,7 +66,7 @@ def paged(
 ) -> dict[str, Any]:
     """Return the page that the token names by number, or by the item before it.
 
-    A token is good for the list that it was given with, which `of` tells from others.
+    A token is good for the list that it was given with, which `of` identifies.
     """
     if size and not re.fullmatch(r"\d+", size):
         raise errors.invalid_page_size()

@@ -1,4 +1,4 @@
-"""Which disk gets which place, and what machines are told of it."""
+"""Which disk gets which place, and what machines see of it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tpu_local_cloud.machines.host import EngineSettings
 
 
 def test_only_root_may_enter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are disks, a folder that everybody may write, and programs with setuid bits."""
+    """There are disks, a folder that all users may write, and programs with setuid bits."""
     monkeypatch.setattr(layout, "SHARED_RUN", tmp_path / "run")
     monkeypatch.setattr(layout, "SHARED_LIB", tmp_path / "lib")
     made = layout.Layout(tmp_path / "state")

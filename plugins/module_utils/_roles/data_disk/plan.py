@@ -14,7 +14,7 @@ from typing import Any
 from ..._host.mounts import GUARDS, UNDONE_BY
 from ..here import on_slice
 
-# A UUID made from the disk's name tells this role's file systems on any host.
+# A UUID made from the disk's name marks this role's file systems on any host.
 _NAMESPACE = uuid.UUID("5d2b6a1e-9c1f-5f0e-8a6e-7b1f0c4f3d21")
 BY_ID = "/dev/disk/by-id"
 OURS = "x-tpu-fleet.disk="

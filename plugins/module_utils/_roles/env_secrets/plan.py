@@ -239,7 +239,7 @@ def profile(sets: list[SecretSet], folder: str) -> str:
     if not names:
         return ""
     return (
-        "# Managed by tpu.fleet (role env_secrets): the secrets of who logs in.\n"
+        "# Managed by tpu.fleet (role env_secrets): the secrets of the user that logs in.\n"
         f"for tpu_fleet_set in {' '.join(names)}; do\n"
         f'  tpu_fleet_file="{folder}/$tpu_fleet_set.env"\n'
         '  if [ -O "$tpu_fleet_file" ]; then set -a; . "$tpu_fleet_file"; set +a; fi\n'

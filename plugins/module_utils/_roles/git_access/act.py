@@ -38,7 +38,7 @@ def read_text(path: Path) -> str | None:
 
 
 def read_ours(path: Path) -> str | None:
-    """Return the text of a file that the role owns; None if it is to be written again.
+    """Return the text of a file that the role owns; None if it must be written again.
 
     Whatever replaced it is removed, except a folder, which may have a user's files.
     """

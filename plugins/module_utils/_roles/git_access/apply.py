@@ -117,7 +117,7 @@ class Host:
 def bring_about(
     host: Host, settings: dict[str, Any], elsewhere: Container[str], record: Path = RECORD
 ) -> dict[str, Any]:
-    """Apply everything; return what is to be recorded.
+    """Apply everything; return the record to write.
 
     `elsewhere` are the users without access to this slice.
     """

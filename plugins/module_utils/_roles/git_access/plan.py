@@ -54,7 +54,7 @@ class GitKey:
     def alias(self) -> str:
         """Return the host name that makes ssh offer only this key, if it needs one.
 
-        A deploy key opens one repository. With two of them, the server's name would not tell which
+        A deploy key opens one repository. With two of them, the server's name would not show which
         key to offer.
         """
         return f"{self.host}--{self.name}" if self.register == "deploy" else ""

@@ -71,8 +71,8 @@ CAUSES = (
             re.IGNORECASE,
         ),
         "there is no such repository, or {user} may not see it",
-        "The server let {user} in and has no repository of this name to show. Servers do not tell "
-        "whether it is missing or somebody else's.",
+        "The server let {user} in and has no repository of this name to show. Servers do not say "
+        "whether it is missing or another account's.",
         "Look at the address (repo); and see that the account which has {key} may read it",
         "ERROR: Repository not found.",
     ),
@@ -116,7 +116,7 @@ CAUSES = (
             re.IGNORECASE,
         ),
         "{host} does not answer",
-        "The name is known, and nobody answers at the address, or the server is in trouble.",
+        "The name is known, and nothing answers at the address, or the server is in trouble.",
         "Look at the machine's way out (an external address or Cloud NAT, a firewall), or try "
         "again later",
         "ssh: connect to host github.com port 22: Connection timed out",

@@ -92,7 +92,7 @@ def too_full(free: Mapping[str, int], min_free_mb: int) -> str | None:
 def explain(told: str, answer: str, ansible_version: str, least: tuple[int, int]) -> str | None:
     """Return why no module runs on a host, from Ansible's message and the shell's answer.
 
-    None if they do not tell.
+    None if they do not show it.
     """
     seen: dict[str, str] = {}
     free: dict[str, int] = {}

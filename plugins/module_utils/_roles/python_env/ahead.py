@@ -57,7 +57,7 @@ def _needs_no_role(venv: Venv) -> bool:
 
 
 def _has_cache(job: Job) -> bool:
-    """Wait for the cache of the slice, if it has one; without it, nobody asks the index early."""
+    """Wait for the cache of the slice, if it has one; without it, the index is not asked early."""
     if not job.params["shared_cache_url"]:
         return True
     with job.tools.at_work():

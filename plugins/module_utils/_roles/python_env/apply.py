@@ -162,7 +162,7 @@ class Job:
                     self.warn(f"Old builds of {venv.spec.name!r} stay: {error}")
                 removed += venv.removed
         for venv in (venv for venv in wanted if venv.error):
-            # Who stops the work on their own environment does not hold up what is not theirs.
+            # A user that stops the work on their own environment does not delay other users' work.
             (self.delayed if why_slow(venv.spec.owner) else self.failed).append(
                 f"Cannot build the environment {venv.spec.name!r}."
                 f"{' The old one is still in use.' if venv.path.is_symlink() else ''} "
@@ -179,7 +179,7 @@ class Job:
         if strange:
             self.warn(
                 f"The lock of another worker for {venv.spec.name!r} is not used, because it "
-                f"holds what nobody asked for: {', '.join(map(repr, strange[:5]))}."
+                f"holds what was not requested: {', '.join(map(repr, strange[:5]))}."
             )
             return ""
         return lock
@@ -199,7 +199,7 @@ class Job:
             return self.own_lock(venv, builder, f"its versions do not fit: {error}")
         other = sorted(names(lock).keys() ^ names(theirs).keys())
         if other:
-            why = f"it differs in packages that nobody asked for: {', '.join(other[:5])}"
+            why = f"it differs in packages that were not requested: {', '.join(other[:5])}"
             return self.own_lock(venv, builder, why)
         changed = exchanged(lock, theirs)
         if changed:
@@ -362,7 +362,7 @@ class Job:
         return [*removed, str(record)]
 
     def taken_away(self, path: Path, owner: str, build: str) -> list[str]:
-        """Remove an environment's link, if it leads to a build of ours, and the builds."""
+        """Remove an environment's link, if it leads to a build of the role, and the builds."""
         site = site_of(path, owner)
 
         def unlinked() -> bool:
@@ -374,7 +374,7 @@ class Job:
         gone = [str(path)] if acting(site.keeper, unlinked) else []
         return gone + prune(site, None, 0)
 
-    # Telling
+    # Reporting
 
     def told(self, wanted: list[Venv], changed: bool, removed: list[str]) -> dict[str, Any]:
         """Return the module's result."""

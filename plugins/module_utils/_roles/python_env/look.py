@@ -83,7 +83,7 @@ def reader_of(path: str) -> pwd.struct_passwd:
             found = pwd.getpwuid(os.lstat(part).st_uid)
         except (KeyError, OSError):
             found = None
-        # Reads in a root-owned folder that all users can write run as nobody.
+        # Reads in a root-owned folder that all users can write run as the user nobody.
         if found is None or found.pw_uid == 0:
             found = account_of("nobody")
         if found is not None:

@@ -265,7 +265,7 @@ def cuda_packages(lock: str) -> list[str]:
 
 
 def pyproject(names: Sequence[str], index: str) -> str:
-    """Return the project file that tells uv to get these packages only from one index."""
+    """Return the project file that makes uv get these packages only from one index."""
     quoted = ", ".join(json.dumps(name) for name in names)
     sources = "".join(f'{name} = {{ index = "torch" }}\n' for name in names)
     return (
@@ -402,7 +402,7 @@ def lacks_version(told: str) -> bool:
 
 
 def must_be_built(told: str) -> bool:
-    """Return whether uv's output means that a package has no wheel, which was to be installed."""
+    """Return whether uv's output means that a package to install has no wheel."""
     return "has no usable wheels" in told or "building from source is disabled" in told
 
 

@@ -79,7 +79,7 @@ def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) 
         tree = re.split(r"[/\[]", text)[0]
         if not text.startswith("/"):
             problems += known(data, at, tree, "tree", TREES)
-        # Who runs the environment runs what is installed into it from there.
+        # The user of the environment runs what is installed into it from there.
         path = re.sub(r"\[[^\]]*\]$", "", text)
         named = path if text.startswith("/") else tree
         problems += check_code_of(data, at, text_of(entry, "owner") or "root", named, TREES)

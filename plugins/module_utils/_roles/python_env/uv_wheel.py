@@ -40,7 +40,7 @@ _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 
 @functools.cache
 def usual_index() -> str:
-    """Return the index that pip uses when nobody says another one; "" where there is no pip."""
+    """Return the index that pip uses by default; "" where there is no pip."""
     # Path.glob takes no absolute patterns.
     wheels = [found for pattern in PIPS for found in sorted(glob.glob(pattern))]  # noqa: PTH207
     before = list(sys.path)

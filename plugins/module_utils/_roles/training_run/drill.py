@@ -174,7 +174,7 @@ def settled(look: Mapping[str, Any], settle: float) -> tuple[str, str]:
         return WAIT, "a drill is under way on that worker"
     if not is_running(look):
         return WAIT, in_words(look)
-    # A program that told steps before will tell them again; older agents do not record which.
+    # A program that reported steps will report them again; older agents do not record which.
     if look.get("told_step") is not None and look.get("step") is None:
         return WAIT, "the program has not reported a step yet"
     ran = look["now"] - (look.get("first_step_at") or look.get("start") or 0)
@@ -261,7 +261,7 @@ def verdict(
         says.append("the program was not interrupted")
     elif look["attempt"] > before["attempt"] + 1:
         says.append(f"it took {look['attempt'] - before['attempt']} attempts")
-    # Without a number: whoever comes back to where the attempt had begun has kept nothing of it.
+    # Without a number: an attempt that returns to where the last one began has kept nothing.
     kept_nothing = lost > 0 and first is not None and first <= _as_at_the_beginning(before)
     bad = kept_nothing if allowed is None else lost > allowed
     if kept_nothing:
@@ -387,7 +387,7 @@ def _marked(line: Sequence[str]) -> str:
 
 
 _LEGEND = (
-    "`back after`: until the program was started again; `step after`: until it told a step again.",
+    "`back after`: until the program was started again; `step after`: until it reported a step.",
     "`last step`: of the attempt before; `first step`: of the attempt after; `lost`: steps that",
     "were done twice.",
 )

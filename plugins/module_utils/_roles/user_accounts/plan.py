@@ -43,7 +43,7 @@ class User:
     # The user's state on this host: present, locked or absent.
     fate: str = PRESENT
     home_on_removal: str = "keep"
-    # The permissions of the home; without any, nobody else gets in.
+    # The permissions of the home; without any, only its user gets in.
     home_mode: int | None = None
 
     @classmethod
@@ -114,7 +114,7 @@ class Home:
     mode: int = CLOSED
     # Mount points at it or below.
     mounts: tuple[str, ...] = ()
-    # The size of its files in bytes; only measured if it is to be archived.
+    # The size of its files in bytes; only measured before an archive is made.
     size: int = 0
 
 
@@ -401,7 +401,7 @@ def _leaving_problems(at: str, user: User, host: Host) -> Iterable[str]:
 
 
 def _is_leaving(user: User, host: Host) -> bool:
-    """Return whether a home is to be removed, also one that an earlier apply has left."""
+    """Return whether a home must be removed, also one that an earlier apply has left."""
     account = host.accounts.get(user.name)
     home = host.homes.get(account.home if account else user.home)
     if home is None or user.fate != ABSENT or user.home_on_removal == "keep":

@@ -186,7 +186,7 @@ def _check_what_belongs(data: Mapping[str, Any]) -> Iterable[Problem]:
             at = f"{field}.{key}"
             if user.get("state") == "absent":
                 remedy = f"Give it to another user, remove it, or keep {name}"
-                yield Problem(at, name, "is a user who is to be removed (state: absent)", remedy)
+                yield Problem(at, name, "is a user with state: absent", remedy)
                 continue
             if UNREADABLE in (user.get("slices") or ()):
                 continue

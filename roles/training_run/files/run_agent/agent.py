@@ -1,4 +1,4 @@
-"""One worker's loop: look, report, be told, do the one thing that is due, write the status."""
+"""One worker's loop: look, report, read the order, do the one thing due, write the status."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from .readiness import Readiness, marked
 from .refusals import Refusals
 from .run_states import RUNNING
 
-# What an agent hears that takes over, also when it is sent before it can.
+# The signals that an agent that takes over handles, also when they are sent before it can.
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _HURRY = 0.05  # seconds to the next look when the gang has just gone on
 
 
 class Agent:
-    """Runs until SIGTERM; SIGHUP makes it begin anew with new code or a new definition."""
+    """Runs until SIGTERM; SIGHUP makes it begin again with new code or a new definition."""
 
     def __init__(self, path: Path) -> None:
         self.config: Config = load(path)
@@ -81,7 +81,7 @@ class Agent:
         self.memory = status.Memory.from_json(self.kept.load() or {}, self.config.definition)
         self.losses = loss.Watch.from_json(self.memory.loss_watch)
         self.loss_told = self.losses.trouble
-        # A run keeps the code that it began with; another definition begins anew.
+        # A run keeps the code that it began with, until its definition changes.
         if self.memory.workdir and self.hand.real_folder(self.memory.workdir):
             self.config = replace(self.config, workdir=self.memory.workdir)
         self.secrets = secrets.Keeper(self.config)
@@ -98,7 +98,7 @@ class Agent:
     def run(self) -> bool:
         """Look after the run; return whether a new agent shall take over."""
         tick = self.config.timing.tick
-        # Says who was killed, and for how long nobody looked.
+        # Records what was killed, and for how long no agent looked.
         self.journal.tell(self.memory, "agent-started", program=self.memory.program)
         while True:
             begun = time.monotonic()
@@ -119,7 +119,7 @@ class Agent:
             if todo == member.EXIT:
                 self.readiness.leave()
                 if self.server is not None:
-                    time.sleep(min(tick * 2, 2.0))  # let the peers hear that we leave
+                    time.sleep(min(tick * 2, 2.0))  # the peers get the last report
                 return False
             if self.reloading:
                 return True
@@ -133,7 +133,7 @@ class Agent:
         signal.signal(signal.SIGINT, self._leave)
         signal.signal(signal.SIGHUP, self._reload)
         signal.signal(signal.SIGUSR1, self._try_again)
-        # What came while this agent took over from the one before is heard now.
+        # Signals that came while this agent took over from the one before are handled now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         notify.tell_systemd("begins", ready=True)
 
@@ -202,7 +202,7 @@ class Agent:
         """Learn what became of the program, also of one that an earlier agent started."""
         idle = self.memory.program != "running"
         phase = self.leader.gang.phase if self.leader else self.order_phase()
-        # Who leads knows; others look as well as long as they were told nothing.
+        # The leader knows; other workers look as well while they have no order.
         waiting = idle and not self.leaving and phase in (GATHERING, "")
         self.readiness.look(self.order, waiting, not idle)
         if self.readiness.checkpoints_on:
@@ -272,7 +272,7 @@ class Agent:
     def _tell_progress(self) -> None:
         """Write down how far the program is, for those who draw curves of it."""
         step, written = self.progress.step, not self.journal.log.error
-        # What waits for room on the disk is to be of more weight.
+        # What waits for room on the disk must be of more weight.
         if step is not None and written:
             self.journal.tell(self.memory, "progress", step=step, numbers=self.progress.numbers)
 
@@ -324,7 +324,7 @@ class Agent:
         order = self.client.exchange(report)
         if order is not None:
             self.order = order
-            # From when we asked: the leader counts from when it heard, which was later.
+            # From the time of the request: the leader counts from its arrival, which was later.
             self.answered = sent
 
     def _act(self, todo: str) -> None:
@@ -350,7 +350,7 @@ class Agent:
         return True
 
     def _start(self, order: member.Order) -> None:
-        with contextlib.suppress(terminal.CannotStart):  # the start itself tells
+        with contextlib.suppress(terminal.CannotStart):  # the start itself reports it
             self.config = replace(self.config, workdir=terminal.workdir(self.config, self.hand))
         self.memory = status.begun(
             self.memory, order, self.boot_id, time.time(), self.config.workdir
@@ -373,7 +373,7 @@ class Agent:
             self.journal.ended(self.memory, self.tail)
 
     def _processes(self, parent: Optional[int] = None) -> List[int]:
-        # Who the parent is says a file of the user's: of what is below only theirs counts.
+        # A file of the user's names the parent: of what is below only the user's count.
         uid = terminal.uid_of(self.config.user)
         found = marked(self.config)
         if parent is not None:

@@ -1,4 +1,4 @@
-"""The clock by which a gang counts failures and pauses: nobody can set it, and it goes on.
+"""The clock by which a gang counts failures and pauses: no user can set it, and it goes on.
 
 It counts the seconds since the machine's boot, and goes on after a reboot where it was last written
 down. Wall time is for people only.

@@ -1,4 +1,4 @@
-"""What the host was told about one run: two JSON files, one of them readable by root alone."""
+"""What the host has about one run: two JSON files, one of them readable by root alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Timing:
     restart_delay_max: float = 60.0
     fence: float = 5.0  # between looks at the checkpoint folder while the program runs
     step: float = 10.0  # between two writings of a status in which only the step is new
-    progress: float = 60.0  # between two events that tell how far the program is
+    progress: float = 60.0  # between two events with the program's progress
     disk: float = 30.0
     metadata: float = 10.0
     checkpoints: float = 35.0  # until the checkpoint folder was looked at once more
@@ -123,7 +123,7 @@ class Config:
 def definition_of(public: Dict[str, Any], env: Dict[str, str], sets: str = "") -> str:
     """Hash what makes two runs the same run, wherever they are looked at.
 
-    Everybody can see it, so what is secret goes into it by a hash that makes every guess expensive.
+    All users can see it, so what is secret goes into it by a hash that makes every guess expensive.
     """
     shared = part_of_the_run(public)
     hidden: Any = env

@@ -1,4 +1,4 @@
-"""Are the chips free? Their lock file, which a program leaves behind, is no obstacle."""
+"""Are the chips free? A process with a chip open holds it; a lock file alone proves nothing."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """The fence around a checkpoint folder: a file that names the attempt which may write there.
 
 Inside a slice the gang sees to it that one attempt has ended before the next begins. The file is
-for those who cannot hear each other: a slice that is made anew, or a run that moved, finds in it
+for owners that cannot reach each other: a recreated slice, or a run that moved, finds in it
 how far the numbers went, puts its own name there, and waits until the other, if it still lives,
 has seen it and ended its program. It works where both see one folder: a disk or NFS, no bucket.
 
 Everything here that touches the folder runs as the run's user, and never in the agent itself: a
-share whose server is away lets nobody go who looks at it.
+share whose server is away blocks every process that looks at it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Patience:
         self._since = 0.0
 
     def left(self, mark: Mark, now: float) -> float:
-        """Return for how long to wait yet; a mark that had to be renewed begins anew."""
+        """Return for how long to wait yet; a mark that had to be renewed begins again."""
         if not mark.reserved:
             return 0.0
         if mark.attempt != self._attempt:

@@ -1,6 +1,6 @@
 """Looks at the checkpoint folder as the run's user, beside the agent's own loop.
 
-A share whose server is away holds everybody who looks: here that is a child, and a thread that
+A share whose server is away blocks every reader: here that is a child, and a thread that
 waits for it. The agent itself goes on, and says what it waits for.
 """
 
@@ -18,14 +18,14 @@ from .config import Config
 from .folder_facts import PLACES, free_bytes, kind_of, place_of
 from .messages import is_whole
 
-# On a disk of its own nobody else can still be writing. All other kinds may be shared.
+# On a disk of its own no other machine can still be writing. All other kinds may be shared.
 _OF_ONE_MACHINE = ("ext3", "ext4", "xfs", "btrfs", "overlay")
 _SECONDS = 3600.0  # a share may come back
 _SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
 
 
 def child(text: str) -> int:
-    """Look, and put a name on the folder if told to; print what was found."""
+    """Look, and put a name on the folder if asked to; print what was found."""
     asked = json.loads(text)
     path = Path(asked["path"])
     found = fence.read(path)

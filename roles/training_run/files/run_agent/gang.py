@@ -8,7 +8,7 @@ gathering --all there, idle, ready--> running --all exit 0--> succeeded
 
 No attempt begins while another may be alive. The leader does not count seconds for that: it goes
 on when every worker has said itself that nothing runs there and that it knows of the stop. A
-worker that cannot be heard ends its program by itself, and the others wait until it tells.
+worker that cannot be reached ends its program itself, and the others wait for its report.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -
     if 0 < gang.not_before - now <= policy.restart_delay_max:
         return gang
     latest = [reports[worker][0] for worker in range(policy.workers)]
-    # A leader that lost its disk must not give a number out twice, nor a slice that is made anew.
+    # A leader that lost its disk must not give a number out twice, nor a recreated slice.
     known = [number for report in latest for number in (report.last_started, report.floor)]
     first = gang.attempt == 0
     return replace(

@@ -48,7 +48,7 @@ class Report:
     builds: Dict[str, str] = field(default_factory=dict)  # versions of its code and environment
     floor: int = 0  # the last attempt that the checkpoint folder knows of
     run_id: str = ""  # and the run's name in it
-    elsewhere: str = ""  # who goes on with the run instead of us
+    elsewhere: str = ""  # the owner that goes on with the run instead
     checkpoint: str = ""  # why the programs should save what they have
     queue: Optional[Dict[str, Any]] = None  # the run that has the TPU before us
     no_turn: bool = False  # the TPU is not ours yet
@@ -89,7 +89,7 @@ class Gang:
 
     @property
     def token(self) -> str:
-        """Name what the workers are told now."""
+        """Return the name of the present order."""
         return f"{self.owner} {self.phase} {self.attempt}{' yields' if self.yields else ''}"
 
     def to_json(self) -> Dict[str, Any]:

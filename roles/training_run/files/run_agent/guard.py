@@ -1,6 +1,6 @@
-"""The program parent's eye on the checkpoint folder: whose it is, and whether it grows.
+"""The checkpoint folder, as the program's parent sees it: its owner, and whether it grows.
 
-Here alone it is decided when the last checkpoint was written; whoever shows that has it from the
+Here alone it is decided when the last checkpoint was written; every display has it from the
 status. The parent has the rights of the run's user, and only it touches a share that may hang.
 """
 
@@ -109,7 +109,7 @@ class Guard:
             return ""
         out = self._look()
         if not out and self._write:
-            with contextlib.suppress(OSError):  # the program tells better what is wrong with it
+            with contextlib.suppress(OSError):  # the program's own error is better
                 fence.write(self._path, self._mark)
         return out
 

@@ -1,6 +1,6 @@
-"""The agent's hand in the folders of the run's user: a process that has the user's rights only.
+"""A process with the rights of the run's user alone, for the agent's work in the user's folders.
 
-It stays, as the agent looks every second. What it answers is bounded in size and time, and believed
+It stays, as the agent looks every second. What it answers is bounded in size and time, and trusted
 no more than the files themselves: the user may end, stop or change it.
 """
 
@@ -106,7 +106,7 @@ def _packed(data: bytes) -> str:
 
 
 def work() -> int:
-    """Do what is asked, line by line, until nobody asks any more."""
+    """Do what is asked, line by line, until the input ends."""
     for line in sys.stdin.buffer:
         asked = json.loads(line)
         answer: Dict[str, Any]
@@ -282,7 +282,7 @@ class Hand:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        # It is our own child, and not waited for yet: the number is nobody else's.
+        # It is our own child, and not waited for yet: no other process has the number.
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -29,7 +29,7 @@ class Inbox:
     def seen(self, gang: Gang, now: float) -> Dict[int, Tuple[Report, float]]:
         """Return the reports with their ages."""
         ages = {worker: (report, now - came) for worker, (report, came) in self._reports.items()}
-        # A leader that has just come back gives its peers time to be heard.
+        # A leader that has just come back gives its peers time to report.
         if gang.phase != GATHERING and self.young(now):
             for worker in range(self._policy.workers):
                 if worker not in ages:

@@ -1,4 +1,4 @@
-"""Writes a run's events down, each with who saw it and when."""
+"""Writes a run's events down, each with its observer and time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Journal:
             self.tell(memory, **event)
 
     def ended(self, memory: Memory, tail: List[str]) -> None:
-        """Tell how an attempt ended on this worker; `tail` is what its program wrote last."""
+        """Record how an attempt ended on this worker; `tail` is what its program wrote last."""
         last = memory.history[-1] if memory.history else {}
         self.tell(
             memory,

@@ -1,8 +1,8 @@
 """The secret by which the workers of a gang know each other.
 
 The controller makes it, one for each gang, and writes it where only root reads. Where no
-controller did, worker 0 makes one and tells it to the workers of its slice, from root to root. The
-one before is accepted until everybody has the new one, so a renewal disturbs no run.
+controller did, worker 0 makes one and sends it to the workers of its slice, from root to root. The
+one before is accepted until all workers have the new one, so a renewal disturbs no run.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def is_key(text: Any) -> bool:
 
 
 def name_of(key: str) -> bytes:
-    """Name a key without telling it."""
+    """Return a name of a key that does not reveal it."""
     return hashlib.sha256(b"tpu-fleet key " + key.encode("ascii")).digest()[:8]
 
 
 def signature(key: str, context: bytes, data: bytes) -> bytes:
-    """Sign what is said; the context tells runs, workers, directions and connections apart."""
+    """Sign a message; the context distinguishes runs, workers, directions and connections."""
     own = hmac.new(bytes.fromhex(key), b"tpu-fleet gang\0" + context, hashlib.sha256).digest()
     return hmac.new(own, data, hashlib.sha256).digest()
 
@@ -80,7 +80,7 @@ class Keys:
             self._take(key, made_here=True)
 
     def forget_previous(self) -> None:
-        """Accept only the present key: everybody has it."""
+        """Accept only the present key: every worker has it."""
         if self.previous:
             self.previous = ""
             self._save()

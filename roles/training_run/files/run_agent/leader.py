@@ -83,11 +83,11 @@ class Leader:
                 self._save()
             self._become(gang.decide(before, seen, self._clock.now(), self.policy))
             if self.gang != before:
-                self._save()  # before anybody can act on it
+                self._save()  # before a worker can act on it
             return self._order(seen)
 
     def _yields(self, seen: gang_state.Reports) -> bool:
-        """Say whether no slice is to be kept free for this run, as another one is taken.
+        """Return whether no slice is kept free for this run, as another one is taken.
 
         Two runs over the same slices would each wait for ever for the one that the other has.
         """

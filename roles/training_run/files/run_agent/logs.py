@@ -62,7 +62,7 @@ class LogFile:
 
 
 class Health:
-    """What was lost, told through a file that does not lie on the same disk."""
+    """What was lost, reported through a file that does not lie on the same disk."""
 
     def __init__(self, path: Path, log: Path) -> None:
         self.path = path

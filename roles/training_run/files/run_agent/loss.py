@@ -55,7 +55,7 @@ def judged(watch: Watch, loss: Union[float, str, None], step: Optional[int], now
     watch = replace(watch, first=first, best=best)
     if best <= 0 or loss <= max(EXPLOSION * best, best + SHARE * (first - best), LEAST):
         return replace(watch, good_step=step, above_step=None, above_at=None, trouble=None)
-    # An attempt that begins anew can be at an earlier step.
+    # An attempt that begins again can be at an earlier step.
     if watch.above_step is None or step < watch.above_step:
         watch = replace(watch, above_step=step, above_at=now)
     if watch.trouble is None and step - (watch.above_step or 0) >= STEPS:

@@ -26,7 +26,7 @@ class Notice:
 
     @property
     def name(self) -> str:
-        """Tell one maintenance from the next."""
+        """Return what distinguishes one maintenance from the next."""
         return self.window or "now"
 
 
@@ -84,7 +84,7 @@ def _get(url: str) -> Optional[str]:
 
 
 class Watch:
-    """Asks every few seconds, in a thread: a server that does not answer holds nobody up."""
+    """Asks every few seconds, in a thread: a server that does not answer blocks nothing."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Watch:
         look: Callable[[str], Tuple[Optional[Dict[str, Any]], str]] = ask,
     ) -> None:
         self.notice: Optional[Notice] = None
-        self.known = False  # whether the server was ever heard
+        self.known = False  # whether the server ever answered
         self._url, self._every, self._look = url, every, look
         if url:
             threading.Thread(target=self._run, daemon=True).start()

@@ -40,7 +40,7 @@ class Local:
     leaving: bool = False
     silence: float = 0.0  # seconds since the leader last answered
     stopping_for: Optional[float] = None  # seconds since the stop signal
-    ended: str = ""  # how the run ended, when this worker was told so earlier
+    ended: str = ""  # how the run ended, by an earlier order
     adrift: bool = False  # whether the program goes on without its terminal, and so without a log
 
 

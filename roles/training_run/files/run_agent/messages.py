@@ -1,4 +1,4 @@
-"""What workers tell each other, read into typed values: whatever is odd is refused here.
+"""Messages between workers, read into typed values: whatever is odd is refused here.
 
 Every rule for a field is in one place, for both directions. Keys of other versions are passed over.
 """

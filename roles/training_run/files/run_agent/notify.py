@@ -1,4 +1,4 @@
-"""What systemd is told: one line of text, whatever is in it, and when the agent is ready."""
+"""Report to systemd: one line of text, whatever is in it, and when the agent is ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def datagram(text: str) -> bytes:
 
 
 def tell_systemd(text: str, ready: bool = False) -> None:
-    """Show a text in `systemctl status`, and say that signals are heard."""
+    """Show a text in `systemctl status`, and report that signals are handled."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

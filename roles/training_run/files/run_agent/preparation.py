@@ -72,7 +72,7 @@ class Preparation:
         self.low = ""
 
     def forget(self) -> None:
-        """Look anew before the next start."""
+        """Look again before the next start."""
         self._found = None
         self.elsewhere = self.low = ""
 

@@ -34,7 +34,7 @@ def start_time(pid: int, proc: Path = PROC) -> Optional[int]:
 
 
 def belongs_to(pid: int, uid: Optional[int], proc: Path = PROC) -> bool:
-    """Say whether a process is a user's and nobody else's: by all of its four user ids."""
+    """Return whether a process is only this user's: by all of its four user ids."""
     try:
         text = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except OSError:

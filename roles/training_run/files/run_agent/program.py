@@ -48,7 +48,7 @@ def launch(path: Path) -> int:
     begun = time.monotonic()
     checkpoints = order["env"].get("TPU_FLEET_CHECKPOINT_DIR", "")
     if checkpoints.startswith("/"):
-        with contextlib.suppress(OSError):  # the program tells better what is wrong with it
+        with contextlib.suppress(OSError):  # the program's own error is better
             Path(checkpoints).mkdir(parents=True, exist_ok=True)
     shut_out = guard.claim()
     if time.monotonic() - begun > _LATE_SECONDS:
@@ -95,7 +95,7 @@ def launch(path: Path) -> int:
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     last = f"attempt {order['attempt']} ended with {how}"
     _say(last)
-    if not terminal_watch.gone:  # otherwise nobody takes them there
+    if not terminal_watch.gone:  # otherwise no process takes them there
         _wait_for_the_log(Path(order["log"]), folder / "log.json", last)
     store.write(folder / "result.json", result)
     return 0
@@ -104,7 +104,7 @@ def launch(path: Path) -> int:
 class Terminal:
     """Notices that tmux is gone: a program that ignores SIGHUP would go on without a log.
 
-    The agent is told in the program's record, and ends it.
+    The agent reads it in the program's record, and ends it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -113,7 +113,7 @@ class Terminal:
         self._record: Dict[str, Any] = {}
 
     def look(self, _number: int, _frame: Optional[FrameType]) -> None:
-        """Handle SIGHUP, which anybody may send."""
+        """Handle SIGHUP, which any process may send."""
         if not self.gone and not os.isatty(sys.stdout.fileno()):
             self.gone = True
             if self._record:

@@ -86,7 +86,7 @@ def last_loss(text: bytes) -> Loss:
 
 
 def saved_at(saved: Any) -> Optional[float]:
-    """Return when the newest checkpoint was written, as the guard told it; 0 if there is none."""
+    """Return when the newest checkpoint was written, as the guard saw it; 0 if there is none."""
     good = isinstance(saved, int) and not isinstance(saved, bool) and 0 <= saved < 10**20
     return saved / 1e9 if good else None
 
@@ -224,5 +224,5 @@ class Progress:
         self._signs, self._alive_at = signs, now
 
     def quiet(self, now: float) -> float:
-        """Return for how long nothing was heard or seen of the program."""
+        """Return for how long the program gave no sign of life."""
         return now - self._alive_at

@@ -107,7 +107,7 @@ class Readiness:
         return self._preparation.place
 
     def forget(self) -> None:
-        """Look at everything anew before the next start."""
+        """Look at everything again before the next start."""
         self._looked = None
         self._preparation.forget()
 

@@ -12,14 +12,14 @@ _SHOWN_SECONDS = 3600.0
 
 
 class Refusals:
-    """Who was refused, why, and when last."""
+    """The senders that were refused, why, and when last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: Dict[Tuple[str, str], float] = {}
 
     def note(self, address: str, why: str) -> None:
-        """Note a message that was refused; the journal hears of the first of each kind."""
+        """Note a message that was refused; the journal gets the first of each kind."""
         with self._lock:
             now = time.monotonic()
             new = (address, why) not in self._last

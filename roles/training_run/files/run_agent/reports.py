@@ -26,12 +26,12 @@ def absent(reports: Reports, policy: Policy) -> List[str]:
 def unaware(gang: Gang, reports: Reports, policy: Policy) -> List[str]:
     """Say who may still act on an older order than the gang's present one.
 
-    A worker that was told to start and has not done so yet looks idle. Only one whose report says
+    A worker with an order to start that has not started looks idle. Only one whose report says
     that it has the newer order in hand will not start any more, and has looked whether it is ready.
     """
     workers = range(policy.workers)
     late = [worker for worker in workers if reports[worker][0].heard != gang.token]
-    return [f"worker {worker} was not heard yet" for worker in late]
+    return [f"worker {worker} has not answered yet" for worker in late]
 
 
 def unequal(reports: Reports, policy: Policy) -> List[str]:

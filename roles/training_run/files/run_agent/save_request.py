@@ -30,7 +30,7 @@ def run_command(config: Config, hand: Hand, run_id: str, attempt: int) -> None:
         "env": environment.of_program(config, run_id, attempt, basis),
     }
     # The program's environment is for the user's process only: root starts nothing with it, and
-    # in an argument everybody could read it.
+    # in an argument all users could read it.
     told = os.memfd_create("tpu-fleet-start")
     try:
         os.write(told, json.dumps(order).encode("ascii"))
@@ -49,7 +49,7 @@ def run_command(config: Config, hand: Hand, run_id: str, attempt: int) -> None:
 
 
 def start() -> int:
-    """Become the command that is told on standard input; this runs as the user."""
+    """Become the command that is given on standard input; this runs as the user."""
     order = json.loads(sys.stdin.buffer.read())
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -17,7 +17,7 @@ _TIMEOUT = 60.0
 
 
 class CannotGet(Exception):
-    """Secrets that cannot be had, and why."""
+    """Secrets that are not available, and why."""
 
 
 def gather(config: Config) -> Dict[str, str]:
@@ -63,7 +63,7 @@ class Keeper:
         self._stamps = _stamps(config)
 
     def obstacle(self) -> str:
-        """Say why they cannot be had; empty when they are at hand."""
+        """Return why they are not available; empty when they are."""
         age = time.monotonic() - self._asked
         if self._values is not None and age < _GOOD_SECONDS:
             return ""
@@ -83,7 +83,7 @@ class Keeper:
         return values
 
     def changed(self) -> bool:
-        """Say whether a set was written anew, and the run wants to know."""
+        """Return whether a set was written again, and the run wants to know."""
         return self._config.restart_on_secret_change and _stamps(self._config) != self._stamps
 
 

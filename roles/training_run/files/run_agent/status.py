@@ -45,7 +45,7 @@ class Memory:
     saved_at: Optional[float] = None  # of the newest checkpoint; 0: there is none, None: not seen
     checkpoints_on: str = ""  # a word of folder_facts.PLACES, or nothing
     asked: str = ""  # why the program was last asked to save
-    announced: str = ""  # the maintenance that was last told of
+    announced: str = ""  # the maintenance that was last reported
     fenced: str = ""
     history: List[Dict[str, Any]] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class Memory:
         names = cls.__dataclass_fields__
         memory = cls(**{key: value for key, value in data.items() if key in names})
         same = data.get("definition") == definition
-        # Another definition may have another checkpoint folder, which nobody has seen yet.
+        # Another definition may have another checkpoint folder, which was not seen yet.
         if same:
             return memory
         changes = {"ended": "", "workdir": "", "saved_at": None, "checkpoints_on": ""}

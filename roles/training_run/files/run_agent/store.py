@@ -20,7 +20,7 @@ def read(path: Path) -> Optional[Dict[str, Any]]:
 
 
 def write(path: Path, data: Dict[str, Any], mode: int = 0o644) -> None:
-    """Replace a file in one step, and have it on the disk, its name too, before anybody goes on."""
+    """Replace a file in one step; file and name are on the disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # A value of the object on each line: so the apply agent finds the state (glance.run_words).
     text = json.dumps(data, indent=2, sort_keys=True) + "\n"

@@ -1,4 +1,4 @@
-"""What is worth telling of a change: pure, one list of events for each pair of before and after."""
+"""The events of a change: pure, one list of events for each pair of before and after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _JUMP_SECONDS = 5.0
 
 
 def of_gang(before: Gang, after: Gang) -> List[Event]:
-    """Tell what became of the run."""
+    """Return what became of the run."""
     told: List[Event] = []
     if after.definition != before.definition:
         told.append({"event": "definition-changed"})
@@ -29,9 +29,9 @@ def of_gang(before: Gang, after: Gang) -> List[Event]:
 
 
 def of_clock(before: Optional[float], ahead: float) -> List[Event]:
-    """Tell that the clock was set: by it the events before and after are not to be compared.
+    """Return that the clock was set: by it the events before and after cannot be compared.
 
-    Ahead is by how much the clock is before the one that nobody can set.
+    Ahead is by how much the clock is before the one that no user can set.
     """
     if before is None or abs(ahead - before) < _JUMP_SECONDS:
         return []
@@ -46,7 +46,7 @@ def with_tail(told: List[Event], tail: Callable[[], List[str]]) -> List[Event]:
 
 
 def of_peers(before: Mapping[int, bool], after: Mapping[int, bool]) -> List[Event]:
-    """Tell who is heard no more, and who is back; who was never there is not missed."""
+    """Return which peers are lost and which are back; a peer that never came is not missed."""
     told: List[Event] = []
     for worker in sorted(before.keys() | after.keys()):
         was, here = before.get(worker), after.get(worker, before.get(worker, False))
@@ -60,7 +60,7 @@ def of_peers(before: Mapping[int, bool], after: Mapping[int, bool]) -> List[Even
 def of_queue(
     before: Optional[Mapping[str, Any]], after: Optional[Mapping[str, Any]]
 ) -> List[Event]:
-    """Tell behind whom the run waits for the TPU."""
+    """Return behind which run this one waits for the TPU."""
     behind = after.get("behind") if after else None
     if behind == (before.get("behind") if before else None):
         return []

@@ -22,7 +22,7 @@ _MARK = "@tpu_fleet_run"
 # What tmux says when its server was ending: a server ends with its last session.
 _SERVER_ENDED = ("server exited unexpectedly", "lost server", "no server running")
 _SERVER_ENDS_IN = 5.0  # seconds
-_CHECKPOINTS = 30.0  # seconds between looks at their age, where nobody is ended for it
+_CHECKPOINTS = 30.0  # seconds between looks at their age, where no program is ended for it
 _READERS = "adm"  # the system's group of those who read logs, such as the login with sudo
 _SCRIPT = Path(__file__).resolve().parent.parent / "tpu_fleet_run.py"
 
@@ -59,7 +59,7 @@ def check(config: Config, hand: Hand) -> None:
 
 
 def workdir(config: Config, hand: Hand) -> str:
-    """Return the folder to start in; a link is followed once, so that a switch disturbs nobody."""
+    """Return the folder to start in; a link is followed once, so that a switch disturbs no run."""
     wanted = config.workdir or account_of(config.user).pw_dir
     found = hand.real_folder(wanted)
     if not found:
@@ -205,7 +205,7 @@ def _take_into_our_group(pid: int, uid: Optional[int]) -> None:
 
     A tmux server that a login began is in the login's group, which ends first at a shutdown: the
     program would lose its terminal in the middle of its grace. The user can have another process of
-    their own moved instead, which is charged to their run and never killed with it; nobody else's.
+    their own moved instead, which is charged to their run and never killed with it; only their own.
     """
     if os.geteuid() != 0 or not processes.belongs_to(pid, uid):
         return
@@ -238,7 +238,7 @@ def _only_below_roots(folder: Path) -> bool:
     # As they are named, and as they are: a link may lead from one to the other.
     for place in (*there, real, *real.parents):
         found = place.stat()
-        # In a folder with the sticky bit nobody replaces what is root's.
+        # In a folder with the sticky bit no other user replaces what is root's.
         open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
         if found.st_uid != 0 or open_to_all:
             return False
@@ -246,7 +246,7 @@ def _only_below_roots(folder: Path) -> bool:
 
 
 def only_roots(path: Path) -> bool:
-    """Say whether nobody but root can change what is at a path, or put something else there."""
+    """Return whether only root can change what is at a path, or put something else there."""
     for place in (path, *path.parents):
         try:
             found = place.lstat()
@@ -265,8 +265,8 @@ def prepare_log_folder(config: Config) -> None:
 
 
 def _give(folder: Path, user: str, readers: str = "") -> None:
-    """Make a folder below one of root's for a user, into which nobody else gets but a group."""
-    with contextlib.suppress(OSError):  # a full disk; the user's own part will tell
+    """Make a folder below one of root's for a user; besides, only a group gets into it."""
+    with contextlib.suppress(OSError):  # a full disk; the user's own part reports it
         account = account_of(user)
         if folder.exists():
             if os.geteuid() == 0 and _only_below_roots(folder):
@@ -275,7 +275,7 @@ def _give(folder: Path, user: str, readers: str = "") -> None:
         if account.pw_uid == os.geteuid() != 0:
             folder.mkdir(parents=True, mode=0o700)
             return
-        # Below a folder of somebody else's root makes nothing: the program's parent tries.
+        # Below another user's folder root makes nothing: the program's parent tries.
         if _only_below_roots(folder):
             folder.parent.mkdir(parents=True, mode=0o755, exist_ok=True)
             folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Whose turn it is on the TPU: the runs of a slice that need it go one after the other.
+"""The order of runs on the TPU: the runs of a slice that need it go one after the other.
 
 Worker 0 decides for its slice. The agents of all runs on it draw tickets in one folder under one
 lock, so there is one order and no two can wait for each other. A run keeps its turn over crashes
@@ -42,9 +42,9 @@ class Ticket:
 
 
 def ahead(mine: Ticket, others: List[Tuple[Ticket, float]], lost: float) -> Optional[Ticket]:
-    """Return who comes before a run; the others come with the seconds that their agent is away.
+    """Return the run that comes first; the others come with the seconds that their agent is away.
 
-    Who has the TPU keeps it. An agent that is away is waited for as long as a lost worker is.
+    A run with the TPU keeps it. An agent that is away is waited for as long as a lost worker is.
     """
     here = [ticket for ticket, away in others if away <= lost]
     holding = [ticket for ticket in here if ticket.holds]
@@ -79,13 +79,13 @@ class Turns:
     def ask(
         self, stuck: bool, running: bool = False, keep: bool = True
     ) -> Optional[Dict[str, Any]]:
-        """Return behind whom the run waits; None when nobody is before it.
+        """Return behind which run this one waits; None when no run is before it.
 
         A run that could start then has its turn (`holding`), and keeps it if it is to.
         """
         try:
             with attempt(self._lock) as free:
-                # Nobody holds it for longer than a moment; the next look is soon.
+                # A process holds it only for a moment; the next look is soon.
                 if free:
                     self._answer = self._look(stuck, running, keep)
             self.error = ""

@@ -31,12 +31,12 @@ _TIMEOUT = 5.0
 _IDLE = 30.0
 _CONNECTIONS = 4  # of one address; a worker needs one
 _WAITING = 1024
-_ACCEPTED = 64  # at once, before those who are connected are heard again
+_ACCEPTED = 64  # at once, before connected workers are read again
 _HELLO = struct.Struct("!4s16s")
 # What follows: magic, worker, number, the key's name, the worker's own number, signature, length.
 _HEAD = struct.Struct("!4sHQ8s16s32sI")
 _GREETING, _TELL, _ASK_KEY, _KEY = b"TFG1", b"TFM1", b"TFK1", b"TFS1"
-# No message may end the thread that hears all workers.
+# No message may end the thread that serves all workers.
 _UNEXPECTED = (
     ArithmeticError,
     AttributeError,
@@ -94,7 +94,7 @@ class Server:
         note: Note,
         hands_out: bool = False,
     ) -> None:
-        """Listen; `hands_out` says whether workers without a key may be told the leader's own."""
+        """Listen; `hands_out` says whether workers without a key may get the leader's own."""
         self._run, self._hosts, self._keys = run, list(hosts), own_keys
         self._answer, self._tell = answer, note
         self._only_root = port < ROOTS_PORTS
@@ -119,7 +119,7 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Say whether anybody listens."""
+        """Return whether a thread listens."""
         return self._thread.is_alive()
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Server:
         self._thread.join(_TIMEOUT)
 
     def _note(self, address: str, why: str) -> None:
-        # Nobody reads standard error, or the disk behind it is full.
+        # Standard error has no reader, or the disk behind it is full.
         with contextlib.suppress(OSError, *_UNEXPECTED):
             self._tell(address, why)
 
@@ -303,7 +303,7 @@ def _same(one: bytes, other: bytes) -> bool:
 
 
 class Client:
-    """A worker's side: one connection, which is made anew whenever something is wrong with it."""
+    """A worker's side: one connection, which is opened again whenever it breaks."""
 
     def __init__(
         self, run: str, worker: int, port: int, hosts: Sequence[str], own_keys: keys.Keys
@@ -317,7 +317,7 @@ class Client:
         self._number = 0
 
     def exchange(self, report: Report) -> Optional[Order]:
-        """Tell the leader, and return what it said; None when it cannot be reached or believed."""
+        """Send the report, and return the order; None if the leader is absent or not trusted."""
         deadline = time.monotonic() + _TIMEOUT
         try:
             if self._socket is None:

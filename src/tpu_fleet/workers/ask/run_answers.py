@@ -135,7 +135,7 @@ def ask_for_runs(
 ) -> Answers:
     """Ask these workers for their runs, over one connection each.
 
-    With `places`, how far each worker's past is known, they also tell what their runs have been
+    With `places`, how far each worker's past is known, they also return what their runs have been
     through since.
     """
     command: str | Callable[[Target], str] = reader_command({"do": "list"}, sudo)

@@ -1,4 +1,4 @@
-"""Follow the runs of all workers: one kept connection each, on which a worker tells of changes."""
+"""Follow the runs of all workers: one kept connection each, on which a worker reports changes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .run_view import Run
 from .worker_program import reader_command
 
 FAR = 60
-"""Seconds between the figures of a worker that nobody looks at."""
+"""Seconds between the figures of a worker that is not looked at."""
 SIGN = 25.0
-"""Seconds between our signs of life, which also tell a worker how often to send figures."""
+"""Seconds between our signs of life, which also say how often a worker sends figures."""
 SILENCE = 100.0
 """A worker sends a sign of life every half a minute."""
 AT_MOST_EVERY = 1.0
-"""A worker that talks without end is heard so often."""
+"""A worker that talks without end is read so often."""
 PAUSES = (5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
 """Seconds until a lost worker is called again."""
 SETTINGS = Settings(keepalive=0, silence=SILENCE, keep=1 << 12)
@@ -59,7 +59,7 @@ class RunFollower:
         self.every = every
         self.heard: dict[str, Heard] = {}
         self.trouble = ""
-        """Why nobody can be asked from this computer."""
+        """Why no worker can be asked from this computer."""
         self._near: frozenset[str] = frozenset()
         self._channels: dict[str, Channel] = {}
         self._signs: dict[str, tuple[float, int]] = {}
@@ -114,7 +114,7 @@ class RunFollower:
         await asyncio.gather(*self._batches, return_exceptions=True)
 
     def _due(self, now: float) -> list[Target]:
-        """Return the workers that are to be called now; forget those that are gone."""
+        """Return the workers to call now; forget those that are gone."""
         targets = self.known.fleet.targets
         for name in [name for name in self.heard if name not in targets]:
             del self.heard[name]
@@ -169,7 +169,7 @@ class RunFollower:
         return there is None or (there.address, there.port) != (target.address, target.port)
 
     def _send_signs(self, now: float) -> None:
-        """Tell each worker that somebody is there, and how often to send its figures."""
+        """Send each worker a sign of life, and how often it has to send its figures."""
         near = self._near
         for name, channel in self._channels.items():
             pace = self.every if name in near else FAR

@@ -61,7 +61,7 @@ def port_command(name: str, port: int, user: str) -> str:
 def past_commands(
     places: Mapping[str, Mapping[str, Any]], sudo: bool = False
 ) -> Callable[[Target], str]:
-    """Return the command for each worker that also tells what its runs have been through.
+    """Return the command for each worker that also returns what its runs have been through.
 
     `places` has for each worker how far its runs' pasts are known.
     """

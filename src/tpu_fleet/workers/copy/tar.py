@@ -119,7 +119,7 @@ def _content(piece: Piece, gathered: bytearray) -> Iterator[bytes]:
             raise CopyError(f"{piece.path} changed while it was copied")
 
 
-# Everything goes to a folder beside its target, is completed there, and then renamed: nobody sees
+# Everything goes to a folder beside its target, is completed there, and then renamed: none sees
 # a partial file. An existing folder keeps its other files; each of its files is replaced as
 # a whole. $1: target, $2: names, one a line.
 UNPACK = r"""

@@ -1,4 +1,4 @@
-"""Names of slices, workers and runs, as commands saw them last: TAB completes them, asking nobody.
+"""Names of slices, workers and runs, as commands saw them last: TAB completes them from here.
 
 The names come from workers and people. One that a shell could take for anything but a word is
 neither stored nor offered.
@@ -72,7 +72,7 @@ def remember(sources: Sequence[str], **found: Iterable[str]) -> None:
     with contextlib.suppress(OSError):
         path = _file_of(sources)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The whole file appears at once, because somebody may press TAB now.
+        # The whole file appears at once, because a shell may complete now.
         half = path.with_suffix(f".{os.getpid()}")
         half.touch(mode=0o600)
         half.write_text(json.dumps(new), encoding="utf-8")

@@ -76,7 +76,7 @@ def walk(top):
 
 
 def content(path, found):
-    """Return what tells contents apart."""
+    """Return what distinguishes contents."""
     if stat.S_ISLNK(found.st_mode):
         return "-> " + os.readlink(path)
     if not stat.S_ISREG(found.st_mode):
@@ -158,7 +158,7 @@ def is_record(path, entry):
 
 
 def is_given(path):
-    """Say whether root makes this for mallory, each time anew."""
+    """Return whether root makes this for mallory, each time again."""
     return path.startswith(
         (
             "/run/tpu-fleet/runs/hers",

@@ -527,7 +527,7 @@ def everything():
 
 
 def listen(ports, more=tuple):
-    """Keep ports in a process that stays, with what more is to be held; return what by what."""
+    """Keep ports in a process that stays, and what more it holds; return what by what."""
     told = STASH + "/held"
     with contextlib.suppress(OSError):
         os.unlink(told)

@@ -1,4 +1,4 @@
-"""The wait for a run, with a worker that answers as it is told."""
+"""The wait for a run, with a worker that answers by a script."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAILED = {**BACK, "state": "failed", "reason": "4 failures"}
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only when a process sleeps."""
 
     def __init__(self) -> None:
         self.at = 1000.0
@@ -117,7 +117,7 @@ def test_what_is_not_well_in_the_end(
 
 
 def test_a_step_goes_on_where_it_waited(tmp_path: Path) -> None:
-    """Another process does it, when the inventory has been read anew."""
+    """Another process does it, when the inventory has been read again."""
     fit = {**BEFORE, "now": 111.0}
     first, module = do(tmp_path, AWAY, BEFORE, fit, BEFORE, *[AWAY] * 40, went=None)
     assert (first["ready"], first["rows"], first["look"]["now"]) == ("wait", [], BEFORE["now"])

@@ -1,4 +1,4 @@
-"""What the module github_key is told of the fleet, and what it is not."""
+"""What the module github_key gets of the fleet, and what it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wait for a login, with a connection that answers as it is told."""
+"""The wait for a login, with a connection that answers by a script."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_login_that_cannot_work_is_said_at_once() -> None:
         result, command = run(DENIED, denied_for=0)
     assert command.call_count == 1
     assert result["failed"]
-    assert "solo lets nobody in" in result["msg"]
+    assert "solo refuses the login" in result["msg"]
     assert "root@192.0.2.1: Permission denied (publickey)" in result["msg"]
     assert "as root with /k, but the slices admit ubuntu (fleet_ssh_user)" in result["msg"]
     with mock.patch.dict(LOGIN, ansible_user="ubuntu"):

@@ -1,4 +1,4 @@
-"""A session that answers from a script, and a clock that only moves when somebody sleeps."""
+"""A session that answers from a script, and a clock that only moves during a sleep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What check mode tells of code trees."""
+"""What check mode reports of code trees."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def _unprivileged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def apply(path: Path, **entry: Any) -> bool:
-    """Do one entry as the module does; tell whether something changed."""
+    """Do one entry as the module does; return whether something changed."""
     values = {"state": "file", "content": "", "target": None, "mode": None, **entry}
     now, wanted = host_files.as_seen(path), host_files.as_wanted(values)
     if now == wanted:

@@ -73,7 +73,7 @@ def shared(open_path: Path) -> Path:
 
 @pytest.fixture
 def theirs(shared: Path) -> Path:
-    """Return a folder of nobody's."""
+    """Return a folder of the user nobody."""
     folder = shared / "theirs"
     folder.mkdir()
     os.chown(folder, NOBODY.pw_uid, NOBODY.pw_gid)
@@ -310,7 +310,7 @@ HUGE = 1 << 42
 
 
 def huge(path: Path) -> Path:
-    """Make a file of nobody's that takes no room on the disk, and all memory when it is read."""
+    """Make a file of the user nobody that takes no room on the disk, and all memory when read."""
     path.touch(mode=0o600)
     try:
         os.truncate(path, HUGE)

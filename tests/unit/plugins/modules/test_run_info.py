@@ -1,4 +1,4 @@
-"""What the module tells of the runs of this computer, which has none."""
+"""What the module reports of the runs of this computer, which has none."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ RESULT = {"say": "result", "status": "ok"}
 
 
 class Script:
-    """A host that says what it is told to."""
+    """A host that answers by a script."""
 
     def __init__(self, *lines: Any) -> None:
         self.lines = [json.dumps(line).encode() + b"\n" for line in lines]

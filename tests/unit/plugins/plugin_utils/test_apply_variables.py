@@ -78,7 +78,7 @@ def test_where_a_controller_keeps_its_state_changes_no_machine() -> None:
 
 
 def test_roles_of_the_collection() -> None:
-    """People concern what they log in to; a run concerns nobody else."""
+    """People concern what they log in to; a run concerns no other role."""
     variables: dict[str, Any] = {
         "user_accounts_users": [],
         "training_run_runs": [],

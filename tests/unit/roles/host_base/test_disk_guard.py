@@ -1,4 +1,4 @@
-"""What the disk guard removes, and what it never does, whoever writes to its folders."""
+"""What the disk guard removes, and what it never does, with any content of its folders."""
 # ruff: noqa: S108 - paths to judge, not to use
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_folders_of_logs_and_caches_are_not(path: str) -> None:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A folder that is to be emptied, beside one that must not lose anything."""
+    """A folder to empty, beside one that must not lose anything."""
     folder = tmp_path / "logs"
     (folder / "deep").mkdir(parents=True)
     precious = tmp_path / "precious"

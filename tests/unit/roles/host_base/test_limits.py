@@ -1,4 +1,4 @@
-"""The limits of a host: one that the kernel refuses would keep everybody from logging in."""
+"""The limits of a host: one that the kernel refuses would prevent every login."""
 
 from __future__ import annotations
 

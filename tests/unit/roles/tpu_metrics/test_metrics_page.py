@@ -1,4 +1,4 @@
-"""The program that tells Prometheus of the runs, with files of its own in place of a machine's."""
+"""The program that reports runs to Prometheus, with files of its own in place of a machine's."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_ends_between_two_files_is_not_complete(tmp_path: Path) -> None:
-    """tar says nothing of it: only the last member tells."""
+    """tar says nothing of it: only the last member shows it."""
     source = tmp_path / "source"
     source.mkdir()
     for name in ("a", "b"):

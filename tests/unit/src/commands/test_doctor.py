@@ -27,7 +27,7 @@ def report(code: int, *rows: dict[str, str]) -> dict[str, Any]:
 
 
 class Playbook:
-    """Stands for the playbook: says what it is told to, and remembers how it was called."""
+    """Stands for the playbook: answers by a script, and remembers how it was called."""
 
     def __init__(self, *reports: dict[str, Any]) -> None:
         self.reports = reports

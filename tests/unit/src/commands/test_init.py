@@ -46,7 +46,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run init in an empty folder of somebody who has nothing, at a terminal or not."""
+    """Run init in an empty folder of a user who has nothing, at a terminal or not."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in list(os.environ):
@@ -413,7 +413,7 @@ def test_what_is_no_key_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, an
 
 
 def some_answers(seed: int) -> tuple[list[str], str]:
-    """Return options and answers of somebody, chosen by a seed."""
+    """Return options and answers of a user, chosen by a seed."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     kind = chance.choice(["mail", "typed", "unrestricted"])
     folder = Path(chance.choice(["code", "deep/er code", "."]))

@@ -44,7 +44,7 @@ def test_who_is_told(way: Way, event: str, slice: str, takes: bool) -> None:
 
 
 def again(outbox: Outbox) -> Outbox:
-    """What a watcher finds that begins anew."""
+    """What a watcher finds that begins again."""
     return Outbox.from_dict(json.loads(json.dumps(outbox.to_dict())))
 
 

@@ -1,4 +1,4 @@
-"""What a worker tells of its runs' past."""
+"""What a worker reports of its runs' past."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker sends of a log: every byte once, whatever rotates, is cut or is made anew."""
+"""What a worker sends of a log: every byte once, whatever rotates, is cut or is recreated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Pieces = list[tuple[dict[str, Any], bytes]]
 
 
 class Following:
-    """A log that a writer writes, and somebody who reads it and may lose the line."""
+    """A log that a writer writes, and a reader of it that may lose the line."""
 
     def __init__(
         self, folder: Path, limit: int = 40, keep: int = 3, most: int = runs.LOG_LEAST
@@ -70,7 +70,7 @@ class Following:
             self.lost += [piece["lost"]] if "lost" in piece else []
 
     def cut(self) -> None:
-        """Lose the line: what was told last is all that is known."""
+        """Lose the line: the last message is all that is known."""
         if self.reader is not None and self.reader.file is not None:
             os.close(self.reader.file.descriptor)
         self.reader = None
@@ -173,7 +173,7 @@ def test_a_log_that_somebody_empties_begins_anew(tmp_path: Path) -> None:
     log.write(1)
     log.look()
     assert log.lines == [0, 1, 2, 3]
-    assert log.lost == ["somebody emptied the log"]
+    assert log.lost == ["the log was emptied"]
 
 
 @pytest.mark.parametrize("kind", ["link", "loop", "pipe", "folder"])
@@ -350,7 +350,7 @@ def test_since_within_the_part_that_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [{}, {"tail": 5}, {"since": 1}, {"at": ["", 0, 0]}])
 def test_gigabytes_of_nothing_end_soon(tmp_path: Path, order: dict[str, Any]) -> None:
-    """Whoever owns the folder may have files there of any size that need no disk."""
+    """The folder's owner may have files there of any size that need no disk."""
     log = Following(tmp_path, most=1 << 20)
     for number in range(5):
         with (tmp_path / f"run.log.{number}").open("wb") as file:
@@ -464,7 +464,7 @@ def test_it_ends_when_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change of state is told at once, figures as often as somebody wants to see them."""
+    """A change of state is sent at once, figures as often as a reader wants them."""
     files = RunFiles(tmp_path)
     (files.states / "a").mkdir(parents=True)
     files.boot.parent.mkdir(parents=True)

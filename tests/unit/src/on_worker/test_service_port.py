@@ -1,4 +1,4 @@
-"""Whose process listens on the port of a service, as the worker says it."""
+"""The process that listens on the port of a service, as the worker names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said to somebody who waits."""
+"""What a command prints while it waits."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_when_nobody_uses_it(looks: list[tuple[int, HostSeen]], goes: bool) -> N
         known, finish = after(one, host(), seen=IDLE, known=known, now=NOW + 60 * minute)
     assert (finish is not None) is goes
     if finish:
-        assert finish == Finish("delete", "nobody used it for 30 min", "")
+        assert finish == Finish("delete", "unused for 30 min", "")
     # Without a rule it may be idle for ever.
     known = replace(known, idle_since=1.0, asked_at=NOW)
     assert after(FAILED, host(), known=known, now=NOW + 60)[1] is None

@@ -1,4 +1,4 @@
-"""A clock that is wrong matters to nobody: leases, pauses and limits go by one that nobody sets."""
+"""A wrong clock has no effect: leases, pauses and limits go by one that cannot be set."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_watcher_that_believes_the_clock_is_found(
 def test_whatever_happens_to_clocks_one_watcher_acts_and_the_limit_holds(
     number: int, earth: Earth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clocks jump by hours, computers sleep and boot, watchers begin anew; in steps of minutes."""
+    """Clocks jump by hours, computers sleep and boot, watchers begin again; in steps of minutes."""
     print(f"note: seed {number}")
     chance = random.Random(number)  # noqa: S311 - repeatable, not secret
     sent: dict[str, list[float]] = {"one": [], "two": []}

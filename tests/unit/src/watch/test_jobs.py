@@ -1,4 +1,4 @@
-"""What a playbook is told, and what is understood of its events."""
+"""What a playbook gets, and what is understood of its events."""
 
 from __future__ import annotations
 

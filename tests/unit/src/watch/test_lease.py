@@ -41,7 +41,7 @@ def test_who_gets_it(text: str, gets: bool) -> None:
 
 
 class Metadata:
-    """A project's metadata, and somebody who may be faster."""
+    """A project's metadata, and another writer who may be faster."""
 
     def __init__(self) -> None:
         self.values = {"ssh-keys": "x"}

@@ -1,4 +1,4 @@
-"""Troubles are said once, told when they stay, and their end is said to whoever heard of them."""
+"""Troubles are logged once, sent when they stay, and their end goes to the same receivers."""
 
 from __future__ import annotations
 

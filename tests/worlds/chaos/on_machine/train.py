@@ -102,7 +102,7 @@ def loss_of(params: State, x: jax.Array, y: jax.Array) -> jax.Array:
 
 @jax.jit
 def train_step(state: State, x: jax.Array, y: jax.Array, until: jax.Array) -> Any:
-    """Make a step; the workers learn with it what worker 0 was told."""
+    """Make a step; the workers learn with it what worker 0 knows."""
     loss, gradients = jax.value_and_grad(loss_of)(state["params"], x, y)
     moved = jax.tree.map(lambda m, g: 0.9 * m + g, state["moved"], gradients)
     params = jax.tree.map(lambda w, m: w - 0.01 * m, state["params"], moved)

@@ -435,7 +435,7 @@ class ComputeEngine:
             machine["metadata"] = {**node.body.get("metadata", {}), **own_keys}
 
     def _of_group(self, node: NodeRecord) -> dict[str, str]:
-        """Return the keys that tell an instance's group and template."""
+        """Return the keys that name an instance's group and template."""
         if not node.is_group:
             return {}
         group = node.resource(self._cloud.number)
@@ -580,7 +580,7 @@ class ComputeEngine:
                     task.due = min(task.due, now)
 
     def refuse(self, node: NodeRecord, message: str = "") -> None:
-        """Let an instance that waits fail: it is gone, and its operation tells why."""
+        """Let an instance that waits fail: it is gone, and its operation has the reason."""
         cloud = self._cloud
         with cloud.lock, caused_by("service"):
             if node.is_group or node.state != "PENDING":

@@ -76,7 +76,7 @@ def begin_creation(cloud: Ledger, node: NodeRecord) -> None:
 
 
 def expire(cloud: Ledger, task: Task, node: NodeRecord) -> None:
-    """Remove an instance that was not granted in time; only its operation tells why."""
+    """Remove an instance that was not granted in time; only its operation has the reason."""
     cloud.finish(task)
     if node.state == "PENDING":
         fail_insertion(cloud, node, cloud.failure("stock_out", node))
@@ -141,7 +141,7 @@ def done(cloud: Ledger, task: Task, node: NodeRecord) -> None:
 
 
 def run_out(cloud: Ledger, task: Task, node: NodeRecord) -> None:
-    """End what has run for its run duration or until its reservation's end, as it says itself."""
+    """End an instance at the end of its run duration or reservation, by its own action."""
     cloud.finish(task)
     if node.state not in ("READY", "RESTARTING", "STARTING"):
         return
@@ -157,7 +157,7 @@ def run_out(cloud: Ledger, task: Task, node: NodeRecord) -> None:
 
 
 def take_down(cloud: Ledger, node: NodeRecord, operation: OperationRecord | None) -> None:
-    """Begin to delete an instance or a group, once nobody works on its machines.
+    """Begin to delete an instance or a group, once no started task makes its machines.
 
     Machines have the names of instances, so a new instance must not meet what is left of an old
     one.

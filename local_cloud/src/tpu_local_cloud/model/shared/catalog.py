@@ -32,7 +32,7 @@ ZONES: dict[str, tuple[str, ...]] = {
     "us-west1-c": ("v5e",),
     "us-west4-a": ("v5e",),
 }
-# Where Compute Engine has TPUs that anyone may create. Sources: the same page, and the zones of
+# Where Compute Engine has TPUs that a user may create. Sources: the same page, and the zones of
 # flex-start VMs. Machine types of v5e are listed in its zones, and refused.
 COMPUTE_ZONES: dict[str, tuple[str, ...]] = {
     "asia-northeast1-b": ("v6e",),

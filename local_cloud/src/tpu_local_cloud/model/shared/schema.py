@@ -116,7 +116,7 @@ def _spec(version: str, owner: str, name: str, said: dict[str, Any]) -> Spec:
         path = f"{owner}.{name[0].upper()}{name[1:]}"
         numbers = _NUMBERS.get(path, tuple(range(len(said["enum"]))))
         if version == COMPUTE:
-            # Its numbers are hashes that the document does not tell.
+            # Its numbers are hashes that the document does not contain.
             numbers = ()
         return Enum(_NAMES.get(path, path), tuple(said["enum"]), numbers)
     return kind_of(said)

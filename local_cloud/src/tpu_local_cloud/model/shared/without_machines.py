@@ -7,7 +7,7 @@ from .records import NodeRecord, made_up_host_key
 
 
 def note_running(ledger: Ledger, node: NodeRecord) -> None:
-    """Tell a backend without machines, which stores nothing, which machines run."""
+    """Note which machines run for a backend without machines, which stores nothing."""
     if ledger.backend.name == "none":
         for worker in range(len(node.machines)):
             ledger.backend.create(node.spec(worker))

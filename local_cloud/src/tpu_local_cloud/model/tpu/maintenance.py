@@ -102,7 +102,7 @@ def window(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             ledger.plan("maintenance_window", node, ledger.clock.now() + RETRY)
         elif node.state == "READY":
             mark_begun(ledger, node)
-            # An instance is believed to keep its address.
+            # An instance keeps its address, as far as is known.
             workers: dict[str, Any] = {
                 "workers": list(range(len(node.machines))),
                 "address": node.api == "tpu",

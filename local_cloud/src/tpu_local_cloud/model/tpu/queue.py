@@ -286,7 +286,7 @@ class Queue:
 
     def _put_nodes(self, record: QueueRecord) -> None:
         cloud = self._cloud
-        # A resource added this way does not change until somebody deletes it.
+        # A resource added this way does not change until a client deletes it.
         record.fate = "SUSPENDED" if record.state == "SUSPENDING" else ""
         for order in record.orders:
             body = record.node_body(order)

@@ -1,4 +1,4 @@
-"""Whose address is whose."""
+"""The owner of each address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a machine that sets itself up believes, and how often it tries."""
+"""What a machine that sets itself up trusts, and how often it tries."""
 
 from __future__ import annotations
 

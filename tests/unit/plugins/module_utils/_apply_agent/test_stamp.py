@@ -156,7 +156,7 @@ def test_nothing_is_looked_at_where_another_machine_may_be_away() -> None:
 
 @pytest.fixture
 def alice(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the home of somebody who is not root."""
+    """Return the home of a user who is not root."""
     monkeypatch.setattr(glance, "mounts", dict)
     monkeypatch.setattr(glance, "units", lambda _patterns: {})
     nobody = pwd.getpwnam("nobody")

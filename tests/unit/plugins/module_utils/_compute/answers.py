@@ -48,7 +48,7 @@ def right(schema: str, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def tpu_env(worker: int, topology: str, kind: str) -> str:
-    """Return what Google tells a worker about its slice."""
+    """Return what Google writes for a worker about its slice."""
     return f"TPU_WORKER_ID: '{worker}'\nTPU_ACCELERATOR_TYPE: '{kind}'\nTOPOLOGY: '{topology}'\n"
 
 

@@ -102,7 +102,7 @@ def test_pages_are_joined() -> None:
 
 
 def test_a_group_is_asked_for_machines_that_do_not_name_it() -> None:
-    """Membership of the group decides, not a label that anybody can set."""
+    """Membership of the group decides, not a label that every client can set."""
     fake = FakeCompute().put(group(), template(), policy())
     fake.put(*[member(n, labels={}, metadata=metadata(k="v")) for n in range(4)])
     node = slice_nodes(slices_of(fake).list()).items

@@ -111,7 +111,7 @@ def test_row_is_complete(row: Row) -> None:
 
 
 def test_kind_alone_gives_a_row() -> None:
-    """An error that somebody raises by hand has the row of its kind, and its remedy."""
+    """An error that code raises itself has the row of its kind, and its remedy."""
     error = _errors.StockOut("Nothing there.")
     assert row_of(error).key == "stock_out"
     assert error.remedy == row_of(error).remedy

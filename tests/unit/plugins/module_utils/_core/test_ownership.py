@@ -1,4 +1,4 @@
-"""Whose something is, by its description."""
+"""The owner of a thing, by its description."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_a_request_that_may_not_wait_any_more_is_not_sent() -> None:
 
 
 def test_a_group_says_until_when_it_may_wait() -> None:
-    """Google never ends its wait, so it is written down for whoever looks next."""
+    """Google never ends its wait, so it is written down for the next look."""
     fake = FakeCompute().put(template(), policy())
     api = api_of(fake)
     body = creation(Want(tier="flex_start"), until="2026-12-24T00:00:00Z")

@@ -659,7 +659,7 @@ def test_a_description_on_compute_engine_is_fixed() -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        ({}, "(Compute Engine does not tell whether capacity or quota is missing)"),
+        ({}, "(Compute Engine does not show whether capacity or quota is missing)"),
         ({"code": 8, "message": "There is no more capacity in the zone"}, "(no capacity)"),
     ],
 )
@@ -673,7 +673,7 @@ def test_a_request_says_what_is_not_known(error: dict[str, Any], said: str) -> N
     assert (kinds(found), phase(found)) == ([], "queued")
     assert text(found).endswith(said)
     usual = plan(fleet({"queued": True}), queue=(queued("WAITING_FOR_RESOURCES"),))
-    assert "does not tell" not in text(usual)
+    assert "does not show whether" not in text(usual)
 
 
 def left_over(zone: str = A, owner: str = "managed") -> Node:

@@ -176,7 +176,7 @@ def test_the_grant_says_when_a_reservation_of_the_calendar_ends() -> None:
 
 
 def test_a_machine_of_the_calendar_shows_as_reserved() -> None:
-    """So that it is not made again because of its tier."""
+    """So that it is not recreated because of its tier."""
     entry = {"name": "one", "zone": ZONE, "accelerator_type": "v6e-8", "tier": "calendar"}
     one = Slice.read({**entry, "reservation": "week"}, None)
     assert (one.asked_tier, one.node_tier, one.waits) == ("reserved", "reserved", False)

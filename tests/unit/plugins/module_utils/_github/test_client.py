@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys that GitHub shows to everybody."""
+"""The keys that GitHub publishes."""
 
 from __future__ import annotations
 

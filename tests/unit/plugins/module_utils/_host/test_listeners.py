@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine."""
+"""The listeners on a port of this machine."""
 
 from __future__ import annotations
 

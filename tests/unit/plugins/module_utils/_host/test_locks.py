@@ -96,7 +96,7 @@ def test_a_lock_that_others_can_open_is_refused(tmp_path: Path) -> None:
 def test_no_user_opens_the_locks_of_an_apply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One who holds what older versions locked holds nobody up."""
+    """A process that holds what older versions locked delays no other."""
     monkeypatch.setattr(ahead, "LOCK", tmp_path / state.LOCKS / "venvs")
     for old in (tmp_path / ".lock", tmp_path / "venvs.lock"):
         old.touch()

@@ -1,4 +1,4 @@
-"""What a service is told to systemd, and what happens to one that is there."""
+"""What systemd gets of a service, and what happens to one that is there."""
 
 from __future__ import annotations
 

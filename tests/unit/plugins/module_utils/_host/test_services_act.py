@@ -1,4 +1,4 @@
-"""What systemd is told about the port of a service, and what a stranger on it leads to."""
+"""What systemd gets of the port of a service, and what follows from a stranger on it."""
 
 from __future__ import annotations
 

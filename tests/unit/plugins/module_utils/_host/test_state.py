@@ -76,7 +76,7 @@ def test_a_dry_record_writes_nothing_and_a_broken_state_is_none(
 def test_what_was_replaced_outlasts_a_loss_of_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is on disk before its new name, and the name before anybody relies on it."""
+    """The file is on disk before its new name, and the name before it is used."""
     synced = []
 
     def fsync(descriptor: int) -> None:

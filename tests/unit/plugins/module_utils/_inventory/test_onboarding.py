@@ -1,4 +1,4 @@
-"""What people are told, and what their ssh is."""
+"""What people get to read, and what their ssh is."""
 
 from __future__ import annotations
 

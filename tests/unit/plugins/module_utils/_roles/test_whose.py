@@ -1,4 +1,4 @@
-"""Nobody runs what another user can change: runs, notebooks, boards, Ray, and what is installed."""
+"""No user runs what another can change: runs, notebooks, boards, Ray, what is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the run's user can do to root's agent: nothing. As root, with a user who is nobody."""
+"""What the run's user can do to root's agent: nothing. As root, with the user nobody."""
 
 from __future__ import annotations
 
@@ -462,7 +462,7 @@ def test_a_file_of_roots_in_the_users_folder_is_put_aside(place: Path, hands: ha
 def test_the_agent_listens_anew_when_nobody_listens(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever ended the thread, the port is free and the gang is heard again."""
+    """Whatever ended the thread, the port is free and the gang is reached again."""
     hosts = ["127.0.0.2", "127.0.0.3"]
     with socket.socket() as probe:
         probe.bind((hosts[0], 0))

@@ -1,4 +1,4 @@
-"""No two slices write one checkpoint folder, as long as nobody is slower than is allowed for.
+"""No two slices write one checkpoint folder, as long as none is slower than is allowed for.
 
 Gangs that cannot hear each other share a file. Hypothesis lets them come, take over, crash, start
 late and look late; the decisions are the agent's own. What is allowed for: a look within three of
@@ -124,7 +124,7 @@ class Folder(RuleBasedStateMachine):
         assert len(alive) <= 1, alive
 
     def teardown(self) -> None:
-        """In the end one of them has the folder, unless nobody wanted it."""
+        """In the end one of them has the folder, unless none wanted it."""
         if not hasattr(self, "slices"):
             return
         for _ in range(12):

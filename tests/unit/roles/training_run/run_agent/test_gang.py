@@ -44,7 +44,7 @@ def after(
     now: float = 1000,
     policy: Policy = POLICY,
 ) -> Gang:
-    """Decide once; who is not said to have heard something else knows what the leader says."""
+    """Decide once; a worker without another order knows what the leader says."""
     known = [replace(item, heard=item.heard or state.token) for item in reports]
     seen = {item.worker: (item, ages[item.worker]) for item in known}
     return gang.decide(state, seen, now, policy)

@@ -444,7 +444,7 @@ def test_a_process_names_itself_in_any_bytes(host: Path) -> None:
 
 
 def test_of_other_users_processes_no_environment_is_read(tmp_path: Path) -> None:
-    """A pipe in the place of an environment would hold up whoever opens it."""
+    """A pipe in the place of an environment would block every process that opens it."""
     for pid, uid in (("5", 1000), ("6", 1001)):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "status").write_text(f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")

@@ -1,4 +1,4 @@
-"""Who speaks in a gang: its workers for themselves, and nobody else, once."""
+"""The speakers in a gang: its workers for themselves, and no other, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a set of secrets becomes, and that nobody is told what is in it."""
+"""What a set of secrets becomes, and that its content is shown nowhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds a fresh machine up."""
+"""What delays a fresh machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who exports and who mounts, and the files that say so."""
+"""Which hosts export and which mount, and the files that say so."""
 
 from __future__ import annotations
 

@@ -54,11 +54,11 @@ RUN = {"name": "digits", "user": "alice", "slices": ["pair"]}
         ),
         (fleet({"name": "ubuntu", "state": "absent"}, fleet_ssh_user="ubuntu"), "state", ["logs"]),
         (fleet({"name": "ubuntu", "slices": ["solo"]}, fleet_ssh_user="ubuntu"), "slices", ["log"]),
-        (fleet(GONE, training_run_runs=[RUN]), "training_run_runs[0].user", ["to be removed"]),
+        (fleet(GONE, training_run_runs=[RUN]), "training_run_runs[0].user", ["state: absent"]),
         (
             fleet(GONE, python_env_venvs=[{"owner": "alice"}]),
             "python_env_venvs[0].owner",
-            ["be removed"],
+            ["state: absent"],
         ),
         (
             fleet({**ALICE, "slices": ["solo"]}, training_run_runs=[RUN]),

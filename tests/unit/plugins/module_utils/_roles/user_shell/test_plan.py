@@ -1,4 +1,4 @@
-"""What shells are told, what is unpacked, and what becomes of dotfiles."""
+"""What shells read, what is unpacked, and what becomes of dotfiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descend a loss until somebody ends it; torch_xla is for tests/machines/torch_xla."""
+"""Descend a loss until a signal ends it; torch_xla is for tests/machines/torch_xla."""
 
 import json
 import os

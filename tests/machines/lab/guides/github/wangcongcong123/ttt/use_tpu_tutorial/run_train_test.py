@@ -1,4 +1,4 @@
-"""Tell two kinds of tweets apart; torch_xla is for tests/machines/torch_xla."""
+"""Distinguish two kinds of tweets; torch_xla is for tests/machines/torch_xla."""
 
 import os
 import time

@@ -136,15 +136,15 @@ class _Work:
         applier = self._applier()
         with _only_one(self._params["lock_file"]), stoppable():
             book.wake(_woken(self._params["wake"], self._fleet), self._now())
-            # Before it goes, or a controller that dies in between would leave it to be made again.
+            # Before its deletion, or a controller that crashes in between would create it again.
             _note_rest(book, resting, self._now(), done=False)
             result = applier.apply()
             over = {name: rest for name, rest in resting.items() if result.slices[name].fine}
             _note_rest(book, over, self._now(), done=True)
         if book.alone and (resting or self._params["wake"]):
             self._warnings.append(
-                f"Which slices rest is known on this computer only ({book.alone}); from another "
-                "one they would be made again."
+                f"Only this computer knows which slices rest ({book.alone}); another one would "
+                "create them again."
             )
         return result
 
@@ -200,7 +200,7 @@ class _Work:
 
 
 def _resting(params: Mapping[str, Any], fleet: Fleet) -> dict[str, Rest]:
-    """Return what is to be noted of the slices that are put to rest."""
+    """Return the entries of the book for the slices that begin to rest."""
     wants = {want.name: want for want in fleet.slices}
     found = {}
     for item in params["finish"]:

@@ -77,7 +77,7 @@ MORE: dict[str, dict[str, Any]] = {
 def main() -> None:
     """Run the module."""
     module, settings = role_module(**MORE)
-    # What is installed is for everybody to read.
+    # All users read what is installed.
     os.umask(0o022)
     given = {**settings, **{name: module.params[name] for name in MORE}}
     phase = given["phase"]
@@ -85,7 +85,7 @@ def main() -> None:
         if phase == "begin":
             job = Job(given, module.check_mode, module.warn)
             module.exit_json(changed=ahead.begin(job))
-        # What exists is read when nobody else builds.
+        # No other build changes what exists while it is read.
         with contextlib.nullcontext() if module.check_mode else ahead.alone():
             job = _job_of(module, given)
             result = job.prepare() if phase == "prepare" else job.build()

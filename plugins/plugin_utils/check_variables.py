@@ -25,7 +25,7 @@ from .fleet_options import Template
 from .role_specs import ROLES, role_options
 from .variable_files import empty_values, names_by_file
 
-# What playbooks/vars/apply.yml tells roles: not declared, and of workers that are yet to come.
+# What playbooks/vars/apply.yml gives to roles: not declared, and about workers still to come.
 TOLD = frozenset(yaml_load((ROLES.parent / "playbooks/vars/apply.yml").read_text("utf-8")))
 
 

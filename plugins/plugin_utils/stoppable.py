@@ -35,7 +35,7 @@ def stoppable() -> Iterator[None]:
             raise SystemExit(128 + number)
 
     def watch() -> None:
-        # Ansible that is killed tells its tasks nothing; they would go on for hours.
+        # The tasks of a killed Ansible get no signal, and would go on for hours.
         while not ended.wait(LOOK_EVERY):
             if os.getppid() != parent:
                 os.kill(os.getpid(), signal.SIGTERM)

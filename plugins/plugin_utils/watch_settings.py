@@ -44,7 +44,7 @@ def watch_settings(variables: Mapping[str, Any], template: Template) -> dict[str
 
 
 def _without_token(keys: Iterable[Mapping[str, Any]], token: str) -> list[str]:
-    """Return the names of the keys that GitHub is to know, if there is no token to tell it."""
+    """Return the names of the keys that GitHub lacks, if there is no token to register them."""
     if token or any(os.environ.get(name) for name in TOKENS):
         return []
     return [str(key["name"]) for key in keys if key.get("register", "none") != "none"]

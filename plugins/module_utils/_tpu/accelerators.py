@@ -42,7 +42,7 @@ class MachineShape:
 
 @dataclass(frozen=True)
 class Generation:
-    """All that is to be known of one generation. Prices alone are elsewhere, for they change."""
+    """All facts of one generation. Prices alone are elsewhere, for they change."""
 
     # How its accelerator types spell it, and how many of the number in their names make a chip.
     prefix: str
@@ -112,7 +112,7 @@ GENERATIONS: dict[str, Generation] = {
         pci="0x005e",
         huge_pages=False,
     ),
-    # Its machine types are listed on Compute Engine, and refused to everyone but GKE.
+    # Its machine types are listed on Compute Engine, and refused except for GKE.
     "v5e": Generation(
         prefix="v5litepod",
         units_per_chip=1,

@@ -1,7 +1,7 @@
-"""The watcher's loop: lead, look, act, tell; it can resume at any point.
+"""The watcher's loop: lead, look, act, report; it can resume at any point.
 
 `lead` decides whether this watcher may act, `look` reads the fleet, `act` runs playbooks, `report`
-tells people. They share a `State`, which this module saves.
+sends messages. They share a `State`, which this module saves.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: role_settings
 short_description: Pass all variables of a role to its module
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Checks and converts the variables of a role by the role's argument specification, as they are
     where it is called, and adds the defaults.

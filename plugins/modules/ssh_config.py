@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_config
 short_description: Write the ssh configuration of the fleet
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Writes C(ssh_config) into C(fleet_state_dir), with a block for each usable worker, and the list
     of workers that the commands of C(tpu-fleet) read.

@@ -106,7 +106,7 @@ def problems_of(share: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     }
     for key, (rule, message, remedy) in rules.items():
         value = share.get(key)
-        if isinstance(value, str) and value and not rule.match(value):
+        if isinstance(value, str) and value and not rule.fullmatch(value):
             found.append((key, message, remedy))
     if bool(share.get("slice")) == bool(share.get("server")):
         message = "needs a server"

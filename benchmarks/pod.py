@@ -45,7 +45,7 @@ KEX = "curve25519-sha256"
 # What asyncssh can do at best: the engine of `tpu-fleet exec` without its care for the network.
 ASYNCSSH = """
 import asyncio, sys
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings, fan_out
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Settings, fan_out
 from tpu_fleet.workers.inventory.lookup import known_fleet
 
 async def main():

@@ -178,7 +178,7 @@ def during(seconds: float, pid: int) -> Cost:
 
 def known_of(folder: Path) -> Known:
     """Return the workers, read as the command reads them."""
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 
     fleet = Inventory.read([str(folder / "inventory")], folder).fleet()
     return Known(folder / "ssh_config", fleet)

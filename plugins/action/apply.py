@@ -19,18 +19,18 @@ from ..module_utils._core import threads
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import REMINDERS
 from ..module_utils._tpu.workers import GROUP_LEADERS
-from ..plugin_utils import apply_bundle
-from ..plugin_utils.apply_prepare import asked_for, prepare, show
-from ..plugin_utils.apply_report import RoleProgress, recap, run_lines
-from ..plugin_utils.apply_run import KEEPALIVE, Call, Outcome, disagreements
-from ..plugin_utils.apply_talk import SILENCE
-from ..plugin_utils.apply_wish import Order
-from ..plugin_utils.fan_out import Settings
-from ..plugin_utils.fleet_options import said_of
-from ..plugin_utils.read_inventory import Inventory, InventoryError
-from ..plugin_utils.refused import once
-from ..plugin_utils.ssh_failures import LocalTrouble
-from ..plugin_utils.ssh_targets import SshConfigError, Target
+from ..plugin_utils._apply import bundle as apply_bundle
+from ..plugin_utils._apply.prepare import asked_for, prepare, show
+from ..plugin_utils._apply.report import RoleProgress, recap, run_lines
+from ..plugin_utils._apply.run import KEEPALIVE, Call, Outcome, disagreements
+from ..plugin_utils._apply.talk import SILENCE
+from ..plugin_utils._apply.wish import Order
+from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet.options import said_of
+from ..plugin_utils._inventory.read import Inventory, InventoryError
+from ..plugin_utils._ssh.failures import LocalTrouble
+from ..plugin_utils._ssh.fan_out import Settings
+from ..plugin_utils._ssh.targets import SshConfigError, Target
 
 display = Display()
 DECLARED = {"by": "fleet_apply", "timeout": "fleet_login_timeout", "every": "fleet_apply_every"}

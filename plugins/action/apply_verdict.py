@@ -9,7 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ..plugin_utils.refused import once
+from ..plugin_utils._core.refused import once
 
 
 class ActionModule(ActionBase):

@@ -10,7 +10,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._fleet_file import around
 from ..module_utils._tpu.workers import GROUP_LEADERS
-from ..plugin_utils.declared import Declared, together
+from ..plugin_utils._fleet.declared import Declared, together
 
 SPEC: dict[str, Any] = {
     "part": {

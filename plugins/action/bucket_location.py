@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..plugin_utils.declared import Declared
+from ..plugin_utils._fleet.declared import Declared
 
 
 class ActionModule(Declared):

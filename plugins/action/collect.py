@@ -18,7 +18,7 @@ from ansible.utils.display import Display
 
 from ..module_utils._core.worker_words import shown
 from ..module_utils._host.run_left import absent
-from ..plugin_utils.refused import once
+from ..plugin_utils._core.refused import once
 
 SPEC: dict[str, Any] = {
     "run": {"type": "str", "required": True},

@@ -13,8 +13,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._host.state import read_text, write_atomically
-from ..plugin_utils import state_folder
-from ..plugin_utils.refused import once
+from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet import state_folder
 
 SPEC: dict[str, Any] = {
     "dest": {"type": "path", "required": True},

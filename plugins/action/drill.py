@@ -25,7 +25,7 @@ from ..module_utils._host.state import write_atomically
 from ..module_utils._roles.training_run import drill as _drill
 from ..modules.drill import ARGUMENT_SPEC
 from ..modules.tpu_vm_maintenance import DOCUMENTATION as MAINTENANCE
-from ..plugin_utils.refused import once
+from ..plugin_utils._core.refused import once
 
 Look = dict[str, Any]
 Judge = Callable[[Look], tuple[str, str]]

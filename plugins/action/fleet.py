@@ -28,9 +28,9 @@ from ..module_utils._fleet.report import answer, is_settled, plan_lines, warning
 from ..module_utils._fleet.resting import Rest, RestBook, book_of
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
-from ..plugin_utils.fleet_options import options_of, params_of, said_of
-from ..plugin_utils.refused import once
-from ..plugin_utils.stoppable import stoppable
+from ..plugin_utils._core.refused import once
+from ..plugin_utils._core.stoppable import stoppable
+from ..plugin_utils._fleet.options import options_of, params_of, said_of
 
 display = Display()
 # What is asked for beside the fleet file, as variables fleet_<option>.

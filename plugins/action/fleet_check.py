@@ -11,9 +11,9 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._schema.keys import Problem
-from ..plugin_utils.check_variables import check_variables
-from ..plugin_utils.refused import Refused, once
-from ..plugin_utils.worker_facts import REMEDY, SETTING, facts_are_variables
+from ..plugin_utils._core.refused import Refused, once
+from ..plugin_utils._core.worker_facts import REMEDY, SETTING, facts_are_variables
+from ..plugin_utils._fleet.check import check_variables
 
 display = Display()
 

@@ -20,7 +20,7 @@ from ..module_utils._tpu.workers import (
     maintenance_text,
     natural_key,
 )
-from ..plugin_utils.declared import Declared
+from ..plugin_utils._fleet.declared import Declared
 
 # Options of the inventory file that say whom to ask, and as whom.
 SHARED = ("api_endpoint", "access_token", "service_account_file", "impersonate_service_account")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..module_utils._fleet.usage import DECLARED
-from ..plugin_utils.declared import Declared
+from ..plugin_utils._fleet.declared import Declared
 
 
 class ActionModule(Declared):

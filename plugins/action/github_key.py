@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..plugin_utils.declared import Declared
+from ..plugin_utils._fleet.declared import Declared
 
 # The keys of a user on which GitHub's keys depend; the module needs no others.
 OF_PEOPLE = ("name", "slices", "state")

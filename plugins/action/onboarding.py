@@ -11,7 +11,7 @@ from ..filter.machines import machines
 from ..module_utils._ansible.options import spec_of
 from ..module_utils._tpu.workers import GROUP_USABLE
 from ..modules.onboarding import DOCUMENTATION, write
-from ..plugin_utils.declared import Declared
+from ..plugin_utils._fleet.declared import Declared
 
 FINDER = Path(__file__).resolve().parents[2] / "playbooks/templates/onboarding/find"
 KINDS = {

@@ -11,8 +11,8 @@ from typing import Any
 from ..module_utils._core.worker_words import READERS, shown
 from ..module_utils._host.run_states import ENDED_OR_STOPPED, FAILED, REFUSED
 from ..module_utils._host.runs import BACK
-from ..plugin_utils.declared import Declared
-from ..plugin_utils.worker_facts import read_answer
+from ..plugin_utils._core.worker_facts import read_answer
+from ..plugin_utils._fleet.declared import Declared
 
 
 def line_of(run: Mapping[str, Any], slice_name: str, host: str) -> str:

@@ -24,14 +24,14 @@ from ..module_utils._fleet_file.self_setup import fleet_of, split_bucket
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.storage import Bucket, Folder, Place
 from ..modules.self_setup import DOCUMENTATION
-from ..plugin_utils import apply_bundle
-from ..plugin_utils.apply_prepare import Each, asked_for, common_of, each
-from ..plugin_utils.apply_wish import order, simple
-from ..plugin_utils.fleet_options import said_of
-from ..plugin_utils.refused import once
-from ..plugin_utils.role_specs import role_options
-from ..plugin_utils.self_setup_open import Raw, open_tools, opened
-from ..plugin_utils.self_setup_publish import Slice, publish, shared_roles
+from ..plugin_utils._apply import bundle as apply_bundle
+from ..plugin_utils._apply.prepare import Each, asked_for, common_of, each
+from ..plugin_utils._apply.wish import order, simple
+from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet.options import said_of
+from ..plugin_utils._roles.specs import role_options
+from ..plugin_utils._self_setup.open import Raw, open_tools, opened
+from ..plugin_utils._self_setup.publish import Slice, publish, shared_roles
 
 display = Display()
 SHARED = ("project", "owner", "api_endpoint", "roles", "applied")

@@ -11,7 +11,7 @@ from ansible.module_utils.common.validation import check_type_path
 
 from ..module_utils._host.snapshot import SnapshotError
 from ..modules import code_snapshot
-from ..plugin_utils.declared import Declared, together
+from ..plugin_utils._fleet.declared import Declared, together
 
 NAMES = {
     "trees": "code_checkout_trees",

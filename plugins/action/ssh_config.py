@@ -13,9 +13,9 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._tpu.workers import GROUP_USABLE
-from ..plugin_utils.refused import once
-from ..plugin_utils.ssh_targets import Fleet, SshConfigError, Target, target_by
-from ..plugin_utils.worker_list import Variable, groups_of, write_files
+from ..plugin_utils._core.refused import once
+from ..plugin_utils._inventory.worker_list import Variable, groups_of, write_files
+from ..plugin_utils._ssh.targets import Fleet, SshConfigError, Target, target_by
 
 display = Display()
 

@@ -13,8 +13,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._core.worker_words import shown
-from ..plugin_utils.refused import once
-from ..plugin_utils.ssh_failures import DENIED_FOR
+from ..plugin_utils._core.refused import once
+from ..plugin_utils._ssh.failures import DENIED_FOR
 
 # What ssh says when it speaks with the machine and the machine does not admit the key.
 DENIED = re.compile(r"Permission denied \(|Too many authentication failures")

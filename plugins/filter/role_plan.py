@@ -55,8 +55,8 @@ from ..module_utils._roles.notebook_server import services as notebooks
 from ..module_utils._roles.ray_cluster import services as ray
 from ..module_utils._roles.tensorboard_server import services as boards
 from ..module_utils._roles.training_run import definition
-from ..plugin_utils.role_specs import defaults_of_entries
-from ..plugin_utils.role_variables import RoleVariables
+from ..plugin_utils._roles.specs import defaults_of_entries
+from ..plugin_utils._roles.variables import RoleVariables
 
 PLANS: dict[str, Callable[..., dict[str, Any]]] = {
     "notebook_server": notebooks.plan,

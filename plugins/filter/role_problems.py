@@ -44,7 +44,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 
 from ..module_utils._roles.rules_by_role import ROLE_RULES
-from ..plugin_utils.role_variables import RoleVariables
+from ..plugin_utils._roles.variables import RoleVariables
 
 
 @pass_context

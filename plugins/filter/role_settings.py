@@ -46,8 +46,8 @@ from ansible.plugins.filter.core import to_json
 from jinja2 import pass_context
 from jinja2.runtime import Context
 
-from ..plugin_utils.role_settings import WrongSettingsError, settings_of
-from ..plugin_utils.role_variables import RoleVariables
+from ..plugin_utils._roles.settings import WrongSettingsError, settings_of
+from ..plugin_utils._roles.variables import RoleVariables
 
 
 @pass_context

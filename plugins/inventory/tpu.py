@@ -215,8 +215,8 @@ from ..module_utils._tpu.workers import (
     GROUP_USABLE,
 )
 from ..module_utils._wire.auth import HAS_GOOGLE_AUTH, HAS_REQUESTS, AuthOptions
-from ..plugin_utils.state_folder import base_folder, fleet_name, folder_of
-from ..plugin_utils.variable_files import (
+from ..plugin_utils._fleet.state_folder import base_folder, fleet_name, folder_of
+from ..plugin_utils._fleet.variable_files import (
     UNREAD,
     fill_empty_sections,
     read_variables,

@@ -25,7 +25,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     WORDS,
     Key,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import ROLES, roles_in_order
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import ROLES, roles_in_order
 
 from . import DOCS, wrapped
 

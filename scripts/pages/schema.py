@@ -22,7 +22,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     WORDS,
     Key,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_names, role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_names, role_options
 
 from .fleet_file import ABOUT, default_of, node_options, text_of
 

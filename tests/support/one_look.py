@@ -21,10 +21,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared imp
 from ansible_collections.tpu.fleet.plugins.module_utils._host.standing import standing
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import workers_of
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet as Book
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet as Book
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
 from tpu_fleet.commands.status import Row, rows_of
 from tpu_fleet.history.record import seen_now

@@ -7,7 +7,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import collection
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.bundle import collection
 
 _ROOT = "ansible_collections/tpu/fleet/"
 

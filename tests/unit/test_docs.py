@@ -25,7 +25,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import LISTS, SCALARS, Key
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
 
 from tpu_fleet.begin.answers import Answers
 from tpu_fleet.cli import main as tpu_fleet

@@ -11,7 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     role_keys,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.rules_by_role import ROLE_RULES
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_names, role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_names, role_options
 
 ROOT = Path(__file__).parents[2]
 ROLES = role_keys(role_options())

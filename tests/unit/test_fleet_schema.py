@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     check_variable_names,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
 
 from tpu_fleet.begin.files import SCHEMA
 

@@ -20,7 +20,7 @@ from ansible.plugins.loader import fragment_loader
 from ansible.utils.plugin_docs import get_docstring
 from ansible_collections.tpu.fleet.plugins.filter.role_plan import PLANS
 from ansible_collections.tpu.fleet.plugins.module_utils._ansible import role_module
-from ansible_collections.tpu.fleet.plugins.plugin_utils import role_specs
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles import specs as role_specs
 from role_templates import ROLES, expression, filled, read, variables_of
 
 MODULES = ROLES.parent / "plugins" / "modules"

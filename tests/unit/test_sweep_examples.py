@@ -12,7 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     check_fleet_file,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

@@ -17,8 +17,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     role_keys,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key, Problem
-from ansible_collections.tpu.fleet.plugins.plugin_utils import local_folders
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet import local_folders
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
 
 FIRST_UID = 2001
 FLEET_KEY = "{{ fleet_ssh_public_key }}"

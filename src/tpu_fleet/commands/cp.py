@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Talk
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Channel, Result, Talk
 
 from ..show.output import Complaints
 from ..workers.ask.on_all import Job

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import make_room
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import make_room
 
 from ..show.output import Tagged, colours_here, exit_code, problems
 from ..workers.ask.view import View

@@ -16,12 +16,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._inventory.connections i
     KEX_ENV,
     KEY_EXCHANGES,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import (
+    LocalTrouble,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Kex,
     Settings,
-)
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import (
-    LocalTrouble,
 )
 
 from ..show.output import exit_code, problems, summary

@@ -14,7 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
-from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
     Inventory,
     InventoryError,
 )

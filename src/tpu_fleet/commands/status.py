@@ -11,7 +11,7 @@ import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import STUCK
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import maintenance_text
-from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
     Inventory,
     InventoryError,
 )

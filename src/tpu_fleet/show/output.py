@@ -15,8 +15,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     on_terminal,
     shown,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
 from ..workers.ask.view import Terminal, View
 from ..workers.inventory.hosts import fold, in_order

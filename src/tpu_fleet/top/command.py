@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
 from ..commands.many import guarded
 from ..commands.status import look_at_fleet

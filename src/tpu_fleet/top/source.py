@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
 from ..commands.status import Looked, Row, look_at_fleet, rows_of
 from ..workers.ask.run_answers import Answers, ask_for_runs

@@ -11,9 +11,13 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings, fan_out, make_room
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import LocalTrouble
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import LocalTrouble
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
+    Settings,
+    fan_out,
+    make_room,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import (
     Fleet,
     Target,
 )

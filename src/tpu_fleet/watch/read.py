@@ -100,7 +100,7 @@ def _day(value: date) -> str:
 
 def main(what: str) -> None:
     """Print the answer, or the problem."""
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
     readers: dict[str, Callable[[], Any]] = {SETTINGS: _settings, WORKERS: _workers}
     try:

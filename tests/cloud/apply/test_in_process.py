@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import ROOT, collection
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.bundle import ROOT, collection
 
 # As on a machine, whose modules had the Python of the system.
 PYTHON = "ansible_python_interpreter=/usr/bin/python3"

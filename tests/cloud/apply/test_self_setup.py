@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import Folder
-from ansible_collections.tpu.fleet.plugins.plugin_utils import apply_wish
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import agent
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import Common, Given, order
-from ansible_collections.tpu.fleet.plugins.plugin_utils.self_setup_publish import Slice, publish
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply import wish as apply_wish
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.bundle import agent
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.wish import Common, Given, order
+from ansible_collections.tpu.fleet.plugins.plugin_utils._self_setup.publish import Slice, publish
 from shipped import with_roles
 
 PROGRAM = """
@@ -109,7 +109,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     monkeypatch.setattr(apply_wish, "ENVIRONMENT", {"program": program})
-    target = "ansible_collections.tpu.fleet.plugins.plugin_utils.self_setup_publish.sign"
+    target = "ansible_collections.tpu.fleet.plugins.plugin_utils._self_setup.publish.sign"
     monkeypatch.setattr(target, lambda _text, _key: "signed")
     made = Machine(tmp_path / "machine")
     made.publish()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_bundle import agent
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.bundle import agent
 from shipped import with_roles
 
 PROGRAM = """

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.tpu.fleet.plugins.module_utils._inventory.host_keys import ssh_arguments
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target, target_of
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target, target_of
 from ports import free_port
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "sshd is missing"

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Channel,
     Result,
     Settings,
     fan_out,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 from ports import free_port
 from sshd import Farm, Relay, Sockets, Sshd, make_key
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.plugin_utils import fan_out
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh import fan_out
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 from hostile import CUT, ENDLESS, SLOW, Said
 
 Answers = Callable[[str], Said]

@@ -26,15 +26,13 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import REFUSED
-from ansible_collections.tpu.fleet.plugins.plugin_utils import (
-    apply_run,
-    apply_talk,
-    fan_out,
-)
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_report import lines_of, recap
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_wish import Order
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Settings
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply import run as apply_run
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply import talk as apply_talk
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.report import lines_of, recap
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.wish import Order
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh import fan_out
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 from click.testing import CliRunner
 from hostile import Said, controls, said, snapshot, texts
 from rich.cells import cell_len

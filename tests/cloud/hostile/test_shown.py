@@ -24,9 +24,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     RunStatus,
     visible,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
-from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 from click.testing import CliRunner
 from fleet_seen import lab
 from hostile import KINDS, controls

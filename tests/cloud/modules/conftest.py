@@ -16,7 +16,7 @@ from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible_collections.tpu.fleet.plugins.action import fleet
-from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Refused
 from emulator import Emulator
 
 Module = Callable[..., dict[str, Any]]

@@ -22,7 +22,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import look as _venv_look
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import plan as _venvs
 from ansible_collections.tpu.fleet.plugins.modules import python_env
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_settings import settings_of
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.settings import settings_of
 from package_index import Index, serve
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -325,7 +325,9 @@ def test_an_empty_section_is_empty(ground: Any, playbook: str) -> None:
 
 def test_an_empty_section_is_empty_for_every_role(ground: Any) -> None:
     """Whatever a role takes of lists and mappings: workers see it as the controller does."""
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.variable_files import empty_values
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.variable_files import (
+        empty_values,
+    )
 
     values = empty_values()
     assert {"git_access_keys", "host_base_limits", "fleet_mosh"} <= set(values)

@@ -16,7 +16,7 @@ from typing import Any
 import executions
 import pytest
 import requests
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import roles_in_order
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import roles_in_order
 from fleet import ROOT, changes, wait_until, what_changed_but_notes
 from lab import SECRETS, TOKEN, Lab
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import (
+    ELSEWHERE,
+    Kind,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Result,
     Settings,
     Talk,
     fan_out,
     make_room,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import (
-    ELSEWHERE,
-    Kind,
-)
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
 from ..inventory.hosts import Known, in_order
 from ..inventory.lookup import ask_or_say_why

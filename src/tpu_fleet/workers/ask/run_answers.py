@@ -15,9 +15,13 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     listing,
     piece,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result, Settings
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
+    Channel,
+    Result,
+    Settings,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
 from ...on_worker.run_reader import BEGINNING
 from ..inventory.hosts import Known, place_of

@@ -11,15 +11,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Disk, shown
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind, LocalTrouble
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Channel,
     Result,
     Settings,
     fan_out,
     make_room,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind, LocalTrouble
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
 from ..inventory.hosts import Known
 from .run_answers import pieces, told

@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     on_terminal,
     unfinished,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
 
 class Terminal:

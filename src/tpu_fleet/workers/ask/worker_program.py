@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
 from ... import on_worker
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils.worker_list import read_list
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list import read_list
 
 from .ansible_config import inventory_sources
 from .hosts import Known, in_order, place_of
@@ -26,7 +26,7 @@ def ask() -> Known:
     from .read import PlayError, read_inventory
 
     inventory = read_inventory(fresh=True)
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import InventoryError
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
     try:
         return Known(*inventory.write_files())

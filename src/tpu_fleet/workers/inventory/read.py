@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .ansible_config import inventory_sources, without_fleet
 
 if TYPE_CHECKING:
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 
 
 class PlayError(RuntimeError):
@@ -32,7 +32,7 @@ def read_inventory(fresh: bool = False) -> Inventory:
     """Return the inventory of this folder, read in this process; if fresh, not from a cache."""
     require_fleet()
     # Imported here, because most commands do not need Ansible.
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import (
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
         Inventory,
         InventoryError,
     )

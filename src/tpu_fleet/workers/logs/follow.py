@@ -12,14 +12,14 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import (
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Channel,
     Result,
     Settings,
     fan_out,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
 from ..ask.run_answers import pieces
 from ..ask.view import View

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Piece
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import ELSEWHERE, Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import ELSEWHERE, Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
 LONGEST_PAUSE = 10.0
 FRUITLESS = 2

@@ -11,7 +11,7 @@ from ansible_collections.tpu.fleet.plugins.action.apply import (
     without_engine,
     without_ssh,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils.apply_run import Outcome
+from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.run import Outcome
 
 
 class HostVars:

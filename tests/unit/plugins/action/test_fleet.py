@@ -12,8 +12,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.action import fleet
-from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
-from ansible_collections.tpu.fleet.plugins.plugin_utils.watch_settings import watch_settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.watch_settings import watch_settings
 
 ZONE = "us-central2-b"
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "on_finish": "stop"}

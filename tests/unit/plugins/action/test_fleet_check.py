@@ -11,8 +11,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.action import fleet_check
-from ansible_collections.tpu.fleet.plugins.plugin_utils import check_variables
-from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet import check as check_variables
 
 
 def run(known: str = "", **variables: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.tpu.fleet.plugins.action import wait_for_login
-from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Refused
 
 AWAY = AnsibleConnectionFailure("Failed to connect to the host via ssh:\nConnection refused")
 

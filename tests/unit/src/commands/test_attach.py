@@ -8,7 +8,7 @@ import click
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import NOT_BACK
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from tpu_fleet.commands.attach import Meant, choose, ssh_command, why_not
 from tpu_fleet.workers.ask.run_view import Run

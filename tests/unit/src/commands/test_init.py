@@ -24,7 +24,7 @@ from ansible.template import Templar
 from ansible_collections.tpu.fleet.plugins.action import fleet_check
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import GitHubError
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
-from ansible_collections.tpu.fleet.plugins.plugin_utils.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Refused
 from click.testing import CliRunner, Result
 from hostile import KINDS, controls
 

@@ -13,9 +13,9 @@ from typing import Any, cast
 import click
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Channel, Result
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Channel, Result
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 from click.testing import CliRunner
 
 from tpu_fleet.commands import runs as runs_command

@@ -7,8 +7,8 @@ import json
 import sys
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
 from tpu_fleet.show.output import (
     IN_MEMORY,

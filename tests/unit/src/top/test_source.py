@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import GROUP_USABLE
-from ansible_collections.tpu.fleet.plugins.plugin_utils.read_inventory import Inventory
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from tpu_fleet.commands.status import Looked
 from tpu_fleet.top.source import Source

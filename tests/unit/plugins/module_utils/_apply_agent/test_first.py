@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import first
-from ansible_collections.tpu.fleet.plugins.plugin_utils.self_setup_publish import sign
+from ansible_collections.tpu.fleet.plugins.plugin_utils._self_setup.publish import sign
 
 ENDS = 'google-ssh {"userName":"x","expireOn":"2026-01-01T00:00:00+0000"}'
 

@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema import values as rules
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNREADABLE, Problem
-from ansible_collections.tpu.fleet.plugins.plugin_utils.role_specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
 
 ROLES = role_keys(role_options())
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import click
 import pytest
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet, Target
-from ansible_collections.tpu.fleet.plugins.plugin_utils.worker_list import list_path, list_text
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list import (
+    list_path,
+    list_text,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from tpu_fleet.workers.inventory.ansible_config import inventory_sources
 from tpu_fleet.workers.inventory.hosts import Known, fold, in_order, select, unfold

@@ -92,7 +92,7 @@ def test_no_command_fails_because_it_cannot_be_written(
 
 
 def test_a_fleet_is_noted_by_slices_workers_and_runs() -> None:
-    from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_targets import Fleet
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
     groups = {"tpu_slice_pair": ("pair-w0", "pair-w1"), "tpu_unavailable": ("pair-w0", "pair-w1")}
     known = Known(Path("/ssh_config"), Fleet({}, groups, SOURCES))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Piece, RunStatus
-from ansible_collections.tpu.fleet.plugins.plugin_utils.fan_out import Result
-from ansible_collections.tpu.fleet.plugins.plugin_utils.ssh_failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
 from tpu_fleet.workers.logs.plan import Step, Watched, Worker, endings, next_step, pause_after
 

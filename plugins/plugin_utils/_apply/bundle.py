@@ -1,0 +1,93 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bundle for hosts that apply their roles themselves, equal bytes for equal content."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import json
+import os
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+# The parts of the collection that a host needs; inventory and the controller's lookups stay here.
+PARTS = ("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles")
+ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
+# On the host, and only there, it is the action plugin of the modules without another one.
+IN_PROCESS = "plugins/plugin_utils/_core/in_process.py"
+# What the filters of roles import.
+BESIDE = tuple(
+    f"plugins/plugin_utils/_roles/{name}.py"
+    for name in ("__init__", "settings", "specs", "variables")
+)
+RUNTIME = "meta/runtime.yml"
+NAMES = (RUNTIME, "galaxy.yml")
+# Left out of roles, because no run of a role needs it.
+_LEFT_OUT = ("README.md", ".mypy_cache", "__pycache__", ".pytest_cache", ".ruff_cache")
+_PACKAGE = "tpu_fleet_apply"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+@functools.cache
+def agent() -> bytes:
+    """Return the agent as one file that Python can run."""
+    folder = ROOT / "plugins" / "module_utils" / "_apply_agent"
+    files = {f"{_PACKAGE}/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
+    # os._exit, because a thread may still wait for something that is no longer needed.
+    start = f"import os\n\nfrom {_PACKAGE}.program import main\n\nos._exit(main())\n"
+    files["__main__.py"] = start.encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[name])
+    return packed.getvalue()
+
+
+@functools.cache
+def collection(root: Path = ROOT) -> bytes:
+    """Return the collection as an archive that ANSIBLE_COLLECTIONS_PATH can name when unpacked."""
+    packed = io.BytesIO()
+    # Without times and owners, which differ between checkouts. Better compression would take twice
+    # as long at each call and save a twentieth of the size.
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=4, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name in sorted(_files(root)):
+            with open(root / name, "rb") as file:
+                content, mode = file.read(), os.fstat(file.fileno()).st_mode
+            if name == RUNTIME:
+                content += _routes(root).encode()
+            there = f"plugins/action/{Path(name).name}" if name == IN_PROCESS else name
+            entry = tarfile.TarInfo(f"ansible_collections/tpu/fleet/{there}")
+            entry.size = len(content)
+            entry.mode = 0o755 if mode & 0o100 else 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _files(root: Path) -> Iterator[str]:
+    """Yield the paths of the files, relative to the root."""
+    for part in PARTS:
+        for folder, folders, names in os.walk(root / part):
+            folders[:] = set(folders).difference(_LEFT_OUT)
+            inside = folder[len(f"{root}/") :]
+            yield from (f"{inside}/{name}" for name in names if name not in _LEFT_OUT)
+    beside = (*ACTIONS, IN_PROCESS, *BESIDE, *NAMES)
+    yield from (name for name in beside if (root / name).is_file())
+
+
+def _routes(root: Path) -> str:
+    """Return meta/runtime.yml, which maps each module to the action plugin of its name."""
+    modules = {path.stem for path in (root / "plugins" / "modules").glob("*.py")}
+    own = {Path(name).stem for name in ACTIONS}
+    route = {"redirect": f"tpu.fleet.{Path(IN_PROCESS).stem}"}
+    routes = dict.fromkeys(sorted(modules - own - {"__init__"}), route)
+    return f"\nplugin_routing: {json.dumps({'action': routes})}\n"

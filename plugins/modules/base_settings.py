@@ -53,7 +53,12 @@ extends_documentation_fragment:
   - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""#"""
+EXAMPLES = r"""
+- name: Set the locale and keep snaps as they are
+  tpu.fleet.base_settings:
+    locale: de_AT.UTF-8
+    snaps: held
+"""
 
 RETURN = r"""#"""
 

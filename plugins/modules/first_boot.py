@@ -50,7 +50,12 @@ extends_documentation_fragment:
   - tpu.fleet.attributes.info
 """
 
-EXAMPLES = r"""#"""
+EXAMPLES = r"""
+- name: Wait until the machine has set itself up
+  tpu.fleet.first_boot:
+    timeout: 900
+  register: first_boot
+"""
 
 RETURN = r"""#"""
 

@@ -34,7 +34,16 @@ extends_documentation_fragment:
   - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""#"""
+EXAMPLES = r"""
+- name: Write the settings
+  tpu.fleet.host_files:
+    files:
+      - path: /etc/tpu-fleet
+        state: directory
+      - path: /etc/tpu-fleet/motd
+        content: |
+          Be kind to your neighbours.
+"""
 
 RETURN = r"""#"""
 

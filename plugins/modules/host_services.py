@@ -138,7 +138,17 @@ extends_documentation_fragment:
   - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""#"""
+EXAMPLES = r"""
+- name: Serve a folder to those who can log in
+  tpu.fleet.host_services:
+    role: my_role
+    services:
+      - name: files
+        description: Files of alice
+        user: alice
+        command: [/usr/bin/python3, -m, http.server, --bind, 127.0.0.1, "8000"]
+        port: 8000
+"""
 
 RETURN = r"""#"""
 

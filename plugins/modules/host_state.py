@@ -31,7 +31,13 @@ extends_documentation_fragment:
   - tpu.fleet.attributes
 """
 
-EXAMPLES = r"""#"""
+EXAMPLES = r"""
+- name: Record what was applied
+  tpu.fleet.host_state:
+    section: host_base
+    hash: "{{ host_base_packages | to_json | hash('sha256') }}"
+    ready: true
+"""
 
 RETURN = r"""#"""
 

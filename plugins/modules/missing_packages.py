@@ -19,7 +19,18 @@ extends_documentation_fragment:
   - tpu.fleet.attributes.info
 """
 
-EXAMPLES = r"""#"""
+EXAMPLES = r"""
+- name: Find missing shells
+  tpu.fleet.missing_packages:
+    names: [fish, zsh]
+  register: shells
+
+- name: Install missing shells
+  ansible.builtin.apt:
+    name: "{{ shells.packages }}"
+    update_cache: true
+  when: shells.packages | length > 0
+"""
 
 RETURN = r"""#"""
 

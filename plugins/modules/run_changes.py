@@ -39,7 +39,12 @@ extends_documentation_fragment:
   - tpu.fleet.attributes.info
 """
 
-EXAMPLES = r"""#"""
+EXAMPLES = r"""
+- name: Find out which runs restart
+  tpu.fleet.run_changes:
+    files: "{{ ('training_run' | tpu.fleet.role_plan(records={})).files }}"
+    enabled: [digits]
+"""
 
 RETURN = r"""#"""
 

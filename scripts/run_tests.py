@@ -76,6 +76,8 @@ PEOPLE = tuple(
 VERIFY_FAILS = "tests/machines/e2e/test_verify_fails.py"
 MACHINES = ("local_cloud/tests/machines", "tests/machines/workers")
 GCLOUD = "local_cloud/tests/gcloud"
+# What of tests/cloud has a stage of its own.
+API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 
 # The longest scenarios of molecule. In CI tests/machines/e2e applies these roles twice, in check
 # mode and after a reboot; tests/cloud/modules (code_checkout, python_env) and tests/cloud/run_agent
@@ -128,8 +130,7 @@ FULL = (
         in_ci(
             *("-n", "3", "--dist", "loadfile"),
             *("tests/cloud", "local_cloud/tests/api"),
-            "--ignore=tests/cloud/page",
-            "--ignore=tests/cloud/sweeps",
+            *API_REST,
         ),
     ),
     Stage("hostile_user", in_ci("tests/machines/hostile_user")),
@@ -205,9 +206,7 @@ MORE = (
     Stage("people", pytest(*PEOPLE), tests=(*PRODUCT, *PEOPLE)),
     Stage(
         "cloud_rest",
-        pytest(
-            "-m", "night", *(f"tests/cloud/{one}" for one in ("playbooks", "run_agent", "watch"))
-        ),
+        pytest(*("-m", "night", "-n", "3", "--dist", "loadfile"), "tests/cloud", *API_REST),
         tests=(*PRODUCT, "examples/jax", "tests/cloud"),
     ),
     Stage(

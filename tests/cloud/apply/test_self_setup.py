@@ -127,6 +127,8 @@ def test_it_becomes_what_was_published_at_its_own_address(machine: Machine) -> N
     assert machine.boot()[0] == 7
 
 
+# In CI the test above has a machine that becomes what was published.
+@pytest.mark.night
 def test_what_was_agreed_on_is_in_reach(machine: Machine) -> None:
     machine.values["code_checkout_text"] = "{{ hostvars['as-published'].__code_checkout_looked }}"
     machine.publish()
@@ -134,6 +136,8 @@ def test_what_was_agreed_on_is_in_reach(machine: Machine) -> None:
     assert machine.text("code_checkout") == "c1 alone\n"
 
 
+# In CI tests/unit/plugins/module_utils/_apply_agent/test_first.py has the further tries.
+@pytest.mark.night
 def test_a_failure_is_tried_again(machine: Machine) -> None:
     (machine.folder / "etc" / "first").mkdir()
     code, told = machine.boot()
@@ -190,6 +194,8 @@ def test_nothing_is_begun(
     assert list((machine.folder / "etc").iterdir()) == []
 
 
+# In CI tests/unit/plugins/module_utils/_apply_agent/test_first.py has when there is nothing to do.
+@pytest.mark.night
 def test_what_a_controller_did_stays(machine: Machine) -> None:
     assert machine.boot()[0] == 0
     # As if it had been one: nothing here knows of a beginning of our own.

@@ -200,6 +200,8 @@ def test_first_everything_then_nothing_then_what_changed(host: Host) -> None:
     first = host.be()
     assert (first["status"], first["counts"]["changed"]) == ("ok", 2)
     assert host.ran == ["first", "second"]
+    # What is kept is for root alone.
+    assert (host.folder / "state").stat().st_mode & 0o777 == 0o700
     # A slow computer is alive, too, and says so.
     told = {said["say"] for said in first["said"]} - {"alive"}
     assert told == {"need", "begin", "event", "result"}
@@ -263,6 +265,8 @@ def test_what_ansible_cannot_read_is_no_success(host: Host) -> None:
         assert "hosts.yml" in told["problem"]
 
 
+# In CI the timer below puts the same file right.
+@pytest.mark.night
 def test_what_somebody_altered_is_mended(host: Host) -> None:
     host.be()
     (host.folder / "etc" / "first").write_text("mine\n")
@@ -271,11 +275,6 @@ def test_what_somebody_altered_is_mended(host: Host) -> None:
     assert mended["counts"]["changed"] == 1
     assert (host.folder / "etc" / "first").read_text() == "one\n"
     assert host.be()["counts"] == {}
-
-
-def test_what_is_kept_is_for_root_alone(host: Host) -> None:
-    host.be()
-    assert (host.folder / "state").stat().st_mode & 0o777 == 0o700
 
 
 def test_by_its_timer_it_mends_what_was_altered(host: Host) -> None:
@@ -298,6 +297,8 @@ def test_by_its_timer_it_mends_what_was_altered(host: Host) -> None:
     assert not timer.exists()
 
 
+# In CI tests/machines/stories/test_apply.py has two workers that agree on a lock.
+@pytest.mark.night
 def test_the_second_worker_waits_for_the_first_where_both_must_agree(host: Host) -> None:
     host.request = {"follow": True}
     host.peers = {"w9": {"found": "by w9", "tpu_vm_name": "s"}}
@@ -353,6 +354,8 @@ def test_a_role_follows_what_it_depends_on_also_when_that_was_applied_alone(host
     assert host.be(after=after)["counts"] == {}
 
 
+# In CI the test of the timer above has a smaller call, too.
+@pytest.mark.night
 def test_its_timer_goes_on_to_look_after_the_roles_that_a_smaller_call_left_out(host: Host) -> None:
     (host.folder / "units").mkdir()
     host.be(every="1h")
@@ -364,6 +367,8 @@ def test_its_timer_goes_on_to_look_after_the_roles_that_a_smaller_call_left_out(
     assert (host.folder / "etc" / "second").read_text() == "zwei\n"
 
 
+# In CI tests/machines/stories/test_apply.py has a full disk.
+@pytest.mark.night
 def test_nothing_is_begun_without_room(host: Host) -> None:
     store = host.folder / "state" / "files"
     store.mkdir(parents=True)
@@ -387,6 +392,8 @@ def test_what_the_api_says_is_no_template(host: Host) -> None:
     assert text == host.plain["plain_text"] + " 2 {% raw %}\n"
 
 
+# In CI tests/machines/stories/test_apply.py has check mode with a diff.
+@pytest.mark.night
 def test_check_mode_shows_and_changes_nothing(host: Host) -> None:
     told = host.be(check=True, diff=True)
     assert told["counts"]["changed"] == 2
@@ -397,6 +404,9 @@ def test_check_mode_shows_and_changes_nothing(host: Host) -> None:
     assert host.be()["reasons"] == ["all roles: it was never applied"]
 
 
+# In CI tests/unit/plugins/module_utils/_apply_agent/test_wish.py has that a failure is a reason to
+# apply a role, and tests/machines/stories/test_apply.py a machine that fails, and then succeeds.
+@pytest.mark.night
 def test_a_failure_is_told_and_tried_again(host: Host) -> None:
     (host.folder / "etc" / "second").mkdir()
     failed = host.be()
@@ -460,6 +470,8 @@ def test_two_controllers_wait_for_one_another(host: Host) -> None:
     assert (host.folder / "etc" / "first").read_text() == "another\n"
 
 
+# In CI tests/machines/stories/test_apply.py has a machine that reboots in the middle.
+@pytest.mark.night
 def test_killed_in_the_middle_it_begins_again(host: Host) -> None:
     (host.folder / "wait").touch()
     process = host.start()
@@ -477,6 +489,8 @@ def test_killed_in_the_middle_it_begins_again(host: Host) -> None:
     assert host.be()["counts"] == {}
 
 
+# In CI tests/unit/plugins/module_utils/_apply_agent/test_store.py has half a file.
+@pytest.mark.night
 def test_half_a_file_is_none(host: Host) -> None:
     process = host.start()
     files = host.ask(process)
@@ -493,6 +507,8 @@ def test_half_a_file_is_none(host: Host) -> None:
     assert host.be()["status"] == "ok"
 
 
+# In CI tests/machines/stories/test_apply.py looks for a secret on a whole machine.
+@pytest.mark.night
 def test_secrets_are_in_no_file_but_their_own(host: Host) -> None:
     del host.values["first"]["first_text"]
     host.secrets["first_text"] = "canary-4711"

@@ -345,6 +345,9 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+# Each starts Ansible. In CI the next test has most of them at once, and
+# tests/cloud/playbooks/test_mistakes.py thirty others.
+@pytest.mark.night
 @pytest.mark.parametrize(("fleet", "expected"), WRONG, ids=[words[0] for _, words in WRONG])
 def test_a_wrong_fleet_file_is_refused(
     shell: Shell, fleet: dict[str, Any], expected: list[str]

@@ -38,6 +38,8 @@ def start(worker: Any, attempt: int) -> None:
     terminal.start(run, hand.Hand(run.user), "an id", attempt, "an owner")
 
 
+# Twelve programs. In CI the next test has a server of tmux that is just ending.
+@pytest.mark.night
 def test_a_program_starts_though_the_one_before_is_just_ending(
     gang: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,8 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     assert json.loads(watched.command("--status", "--json").stdout)["alive"]
 
 
+# In CI tests/unit/src/watch/test_jobs.py has the limits that Ansible is given.
+@pytest.mark.night
 def test_a_slice_that_is_not_there_is_asked_for_beside_one_that_is(
     cloud: Emulator, watched: Any
 ) -> None:
@@ -75,6 +77,9 @@ def test_what_is_kept_is_told_and_left_alone(cloud: Emulator, watched: Any, hook
     assert len(hook.got) == 1
 
 
+# In CI the installed service below says that the token is missing, and
+# tests/unit/src/watch/test_jobs.py has the playbook that does without it.
+@pytest.mark.night
 def test_a_slice_comes_back_without_a_token_for_its_keys(
     cloud: Emulator, watched: Any, hook: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +229,9 @@ def test_a_mistake_in_the_fleet_file_is_told_and_what_was_read_before_holds(
     watched.until(lambda: "Over: The fleet file cannot be read" in hook.titles())
 
 
+# In CI tests/unit/src/watch/test_seen.py has what is told of a grant, and test_decide.py what is
+# done about it.
+@pytest.mark.night
 def test_what_the_grant_does_not_hold_any_more_is_told_and_deleted(
     cloud: Emulator, watched: Any
 ) -> None:

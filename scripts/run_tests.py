@@ -68,7 +68,9 @@ STORIES = "tests/machines/stories"
 RUNS = f"{STORIES}/test_runs.py"
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
 HEALING = (f"{STORIES}/test_after_the_end.py", f"{STORIES}/test_multislice.py", SELF_SETUP)
-MISTAKES = (f"{STORIES}/test_mistakes_on_machines.py", f"{STORIES}/test_machine_faults.py")
+MISTAKES = tuple(
+    f"{STORIES}/test_{name}.py" for name in ("mistakes_on_machines", "machine_faults", "doctor")
+)
 CAPACITY, TAKE_OVER = f"{STORIES}/test_capacity.py", f"{STORIES}/test_take_over.py"
 PEOPLE = tuple(
     f"{STORIES}/test_{name}.py" for name in ("canary", "git_access", "data_disks", "onboarding")
@@ -101,6 +103,8 @@ LINT_ENV = {
     "ANSIBLE_INVENTORY": str(ROOT / "tests" / "support" / "no_fleet.yml"),
 }
 
+UNIT = ("--hypothesis-profile=ci", "tests/unit", "local_cloud/tests/unit")
+
 # Two at a time.
 CHECK = (
     Stage("ruff", ("ruff", "check", ".")),
@@ -108,10 +112,7 @@ CHECK = (
     Stage("yamllint", ("yamllint", "--strict", ".")),
     Stage("mypy", ("mypy",)),
     # Without a clock: an example that takes long on a busy computer is no failure.
-    Stage(
-        "unit",
-        in_ci("-n", "2", "--hypothesis-profile=ci", "tests/unit", "local_cloud/tests/unit"),
-    ),
+    Stage("unit", in_ci("-n", "2", *UNIT)),
     Stage("changelog", ("antsibull-changelog", "lint")),
 )
 
@@ -123,7 +124,9 @@ FULL = (
     Stage("molecule", ("scripts/molecule", "test", "--all", "--report", *NIGHT_SCENARIOS)),
     # It starts Ansible for each playbook; half of them are molecule's, which runs them.
     Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
-    *CHECK,
+    *(stage for stage in CHECK if stage.name != "unit"),
+    # One process reads 9,000 tests once, and two stages run beside it.
+    Stage("unit", in_ci(*UNIT)),
     Stage(
         "api",
         # Most of them wait for something: three at a time take half as long as one.

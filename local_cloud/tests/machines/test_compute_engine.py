@@ -135,6 +135,8 @@ def test_an_instance_is_a_machine(instances: Instances, kind: str) -> None:
     assert keys["ssh-ed25519"] in instances.run("one", "cat /etc/ssh/ssh_host_ed25519_key.pub")
 
 
+# In CI test_machines.py stops and starts a node, which is the same machine.
+@pytest.mark.night
 @KINDS
 def test_a_stopped_instance_keeps_its_disk(instances: Instances, kind: str) -> None:
     instances.insert("one", kind)
@@ -191,6 +193,8 @@ def test_maintenance_of_one_worker_reboots_all(instances: Instances) -> None:
     assert not set(before) & set(after)
 
 
+# In CI local_cloud/tests/api/test_compute_engine.py has such a request, which waits, runs and ends.
+@pytest.mark.night
 def test_a_flex_start_instance_is_gone_after_its_run(instances: Instances) -> None:
     cloud = instances.cloud
     cloud.control("clock", {"mode": "real", "speed": 60})

@@ -7,7 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: base_settings
 short_description: Manage settings of a host in files and services of other packages
-version_added: 0.1.0
 description:
   - Does in one step what would be many tasks. Sets the locale, takes tcmalloc out of
     C(/etc/environment), holds snaps, makes systemd read what was written since it did last,

@@ -7,7 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: first_boot
 short_description: Wait for the first boot of a fresh machine
-version_added: 0.1.0
 description:
   - Waits until the units that run once at boot have ended and no process holds a lock of the
     package manager.

@@ -7,7 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_files
 short_description: Write many small files, folders and links in one step
-version_added: 0.1.0
 description:
   - Does for a list of small files, folders and links what C(file), C(copy) and C(template) do
     for one, at the price of one task instead of many.

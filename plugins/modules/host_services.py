@@ -7,7 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_services
 short_description: Run programs of users as systemd services
-version_added: 0.1.0
 description:
   - Writes the unit of each service, starts it, and waits until it listens on its port. One
     that does not come up is an error that shows the end of its log.

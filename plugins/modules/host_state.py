@@ -7,7 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_state
 short_description: Record on a host what was applied to it
-version_added: 0.1.0
 description:
   - Keeps C(state.json) in the state folder of a host, always written as a whole.
 options:

@@ -7,7 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: missing_packages
 short_description: Find out which packages a host lacks
-version_added: 0.1.0
 description:
   - Says which of some Debian packages are not installed. M(ansible.builtin.apt) loads all
     package lists to find out the same, which takes a second, and needs lists that a new host

@@ -23,8 +23,8 @@ options:
     description: What another worker has or resolved, by wish.
     type: dict
     default: {}
-  resolved: {description: What this host resolved, by wish., type: dict, default: {}}
-  unresolved: {description: What it could not resolve, by wish., type: dict, default: {}}
+  resolved: {description: "What this host resolved, by wish.", type: dict, default: {}}
+  unresolved: {description: "What it could not resolve, by wish.", type: dict, default: {}}
   stopped:
     description: How owners stopped the work, by owner. No more is tried as these users.
     type: dict

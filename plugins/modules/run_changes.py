@@ -7,7 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: run_changes
 short_description: Report which runs start, restart or stop, and why
-version_added: 0.1.0
 description:
   - Compares the definitions of runs on a worker with the declared ones. Changes nothing.
 options:

@@ -25,8 +25,10 @@ def documented() -> Iterator[tuple[str, str]]:
     """Yield each plugin and role with the version since which it exists."""
     plugins = [path for kind in DOCUMENTED for path in (ROOT / "plugins" / kind).glob("[!_]*.py")]
     roles = ROOT.glob("roles/*/meta/argument_specs.yml")
+    internal = SINCE.search((ROOT / "plugins/doc_fragments/internal.py").read_text())
     for name, path in [(p.stem, p) for p in plugins] + [(p.parts[-3], p) for p in roles]:
-        found = SINCE.search(path.read_text())
+        text = path.read_text()
+        found = SINCE.search(text) or ("- tpu.fleet.internal\n" in text and internal)
         yield name, found[1] if found else ""
 
 

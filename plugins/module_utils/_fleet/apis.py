@@ -4,8 +4,9 @@
 
 Each action goes to the API of its slice, and neither API shows what the other has. One in which
 nothing is declared is looked at as well, because something of this fleet may be left there, made
-by any controller; a fleet without access to it has nothing there. Once all of it was seen and
-nothing was there, it is left out of the looks of the next minutes.
+by any controller; a fleet without access to it has nothing there, unless a node of the fleet was
+seen there before. Once all of it was seen and nothing was there, it is left out of the looks of the
+next minutes.
 """
 
 from __future__ import annotations
@@ -36,11 +37,20 @@ QUIET = 600.0
 class Apis:
     """One project's slices, whichever API has them."""
 
-    def __init__(self, tpu: Cloud, compute: Cloud, used: Collection[str]) -> None:
-        """`used` names the APIs of the declared slices: `tpu`, `compute`."""
+    def __init__(
+        self,
+        tpu: Cloud,
+        compute: Cloud,
+        used: Collection[str],
+        owns: Callable[[Mapping[str, str]], bool] = lambda _labels: False,
+    ) -> None:
+        """`used` names the APIs of the declared slices: `tpu`, `compute`; `owns` knows labels."""
         self._apis = {TPU: tpu, COMPUTE: compute}
         self._used = frozenset(used) or {TPU}
         self._asked = {TPU, COMPUTE}
+        self._owns = owns
+        # The APIs that had a node of the fleet: access to them that is refused now comes back.
+        self._held: set[str] = set()
         # When nothing was found in an API in which nothing is declared.
         self._empty_at: dict[str, float] = {}
         # Those that the last look has left out.
@@ -65,6 +75,11 @@ class Apis:
         now = self.clock.now()
         self._quiet = {name for name, at in self._empty_at.items() if now - at < QUIET}
         self._nodes = self._each(lambda api: api.nodes())
+        self._held |= {
+            name
+            for name, listing in self._nodes.items()
+            if any(self._owns(node.labels) for node in listing.items)
+        }
         for name in self._empty_at.keys() & self._nodes.keys():
             self._note(name, self._nodes[name])
         return _joined(self._nodes)
@@ -108,7 +123,7 @@ class Apis:
             except (Unavailable, RateLimited):
                 raise
             except TpuError:
-                if name in self._used:
+                if name in self._used | self._held:
                     raise
                 self._asked.discard(name)
         return found
@@ -120,7 +135,7 @@ def apis_of(client: Client, fleet: Fleet) -> Apis:
     # What is to go has to be seen to its last part.
     kept = {name for name, api in apis.items() if api == COMPUTE and name not in fleet.teardown}
     compute = ComputeApi(client, () if fleet.only_expire else kept, owner=fleet.owner)
-    return Apis(TpuApi(client), compute, set(apis.values()))
+    return Apis(TpuApi(client), compute, set(apis.values()), fleet.owns)
 
 
 def everything(client: Client, grant: Grant) -> tuple[Listing[Node], Listing[QueuedResource]]:

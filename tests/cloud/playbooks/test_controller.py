@@ -90,6 +90,8 @@ def test_two_fleets_leave_each_others_folders_alone(ground: Any, play: Play) -> 
     words = ("ansible-playbook", "tpu.fleet.onboarding")
     play(*words, fleet={"user_accounts_users": [ALICE]})
     before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
+    # The list of the workers is of the inventory's files, whose owner changes here.
+    before = {path: text for path, text in before.items() if path.parent != state / "workers"}
     assert state / "rest.json" in before
     assert state / "onboarding/alice/README.txt" in before
     second_fleet(ground, "night")

@@ -200,12 +200,15 @@ class Rules:
         self.world.on_event.append(self._event)
         self.world.on_call.append(self._call)
         self.world.on_answer.append(self._answer)
+        self.world.on_refusal.append(self._refusal)
         self._seen: set[tuple[str, str, str]] = set()
         self._made: set[str] = set()
         # What any controller made since the last begin.
         self._new: set[str] = set()
         # What there was at the last look: who was alive then may be gone when another is deleted.
         self._looked: dict[tuple[str, str, str], Thing] = {}
+        # The kinds of which this life has read a list.
+        self._listed: set[str] = set()
         # The zones that did not answer at the last look.
         self.lost: set[str] = set()
         # Queued resources that are over; while they are deleted they hold nothing either.
@@ -218,6 +221,7 @@ class Rules:
         self.declared = declared
         self.world.caller, self.world.sent = OWNER, self.world.now
         self._new.clear()
+        self._listed.clear()
         self._seen = set(self.world.things)
         self._looked = dict(self.world.things)
 
@@ -286,10 +290,16 @@ class Rules:
     def _answer(self, call: Call, answer: Mapping[str, Any]) -> None:
         if self.world.caller != OWNER:
             return
+        self._listed.add(call.what)
         if call.method == "nodes.list":
             self.lost.clear()
         lost = [*(answer.get("unreachable") or ()), *(answer.get("unreachables") or ())]
         self.lost |= {name.rpartition("/")[2] for name in lost}
+
+    def _refusal(self, call: Call) -> None:
+        """An API to which a fleet has no access has nothing of it, unless this life has read it."""
+        if self.world.caller == OWNER and call.what not in self._listed:
+            self._seen = {key for key in self._seen if key[0] != call.what}
 
     def _tries_again(self, call: Call) -> bool:
         """Return whether a request only retries what was refused, or clears up after that."""
@@ -318,7 +328,10 @@ class Rules:
             if node is None:
                 continue  # a request that waits, or is dead, holds nothing; nor does a part
             if is_dead(node) and not self._is_surplus(node):
-                if entry.get("on_preempt") == "keep":
+                # What dies after the last look at it is deleted as what it was then.
+                known = self._looked.get(node.key, node)
+                alive = known.uid == node.uid and not is_dead(known)
+                if entry.get("on_preempt") == "keep" and not (alive and self._may_go(known, entry)):
                     self._break(f"with on_preempt: keep, deletion of the {node}")
                 continue
             if not self._may_go(node, entry) and not self.late(thing):

@@ -79,6 +79,8 @@ class World:
         self.on_call: list[Callable[[Call], None]] = []
         # What looks at the answers to lists.
         self.on_answer: list[Callable[[Call, Any], None]] = []
+        # What looks at the lists that are refused.
+        self.on_refusal: list[Callable[[Call], None]] = []
         # Whose request is carried out, and when it was sent.
         self.caller, self.sent = OWNER, START
         # When each thing came, by its uid.
@@ -274,6 +276,9 @@ class Process:
                     told = json.loads(answer.content) if b"unreachable" in answer.content else {}
                     for look in world.on_answer:
                         look(call, told)
+                if call.method.endswith(".list") and answer.status_code == 403:
+                    for look_at in world.on_refusal:
+                        look_at(call)
                 if call.changes and answer.status_code != 200:
                     world.note(f"        -> {answer.status_code} {answer.text[:300]!r}")
             except requests.exceptions.ConnectionError:

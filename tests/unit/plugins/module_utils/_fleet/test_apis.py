@@ -110,6 +110,16 @@ def test_who_may_not_read_an_api_has_nothing_there(fleet: Fleet) -> None:
         fleet.look()
 
 
+def test_a_refusal_does_not_hide_a_node_that_was_seen(fleet: Fleet) -> None:
+    """As when an API is disabled for a moment: the slice would be created once more elsewhere."""
+    fleet.apis = Apis(fleet.tpu, fleet.compute, {"tpu"}, lambda labels: not labels)  # type: ignore[arg-type]  # fakes
+    fleet.compute.there = [NODE]
+    assert fleet.look() == 1
+    fleet.compute.error = PermissionDenied("disabled")
+    with pytest.raises(PermissionDenied):
+        fleet.look()
+
+
 def test_an_api_that_is_away_is_not_empty(fleet: Fleet) -> None:
     fleet.compute.error = Unavailable("down")
     for _look in range(2):

@@ -102,7 +102,7 @@ class ContainerMachines:
         end_all(self._layout)
         if self._layout.containers_dir.exists():
             self._engine.prepare()
-            self._engine.podman("rm", "--all", "--force", "--time=0", timeout=600)
+            self._engine.discard("--all", timeout=600)
         else:
             self._kill_abandoned(wiring)
         wiring.down()
@@ -249,7 +249,7 @@ class ContainerMachines:
             self._small.remove(machine_id, machine_pid(self._layout, machine_id), internal_ip)
             self._layout.pid_file(machine_id).unlink(missing_ok=True)
             return
-        self._engine.podman("rm", "--force", "--ignore", "--time=0", machine_id)
+        self._engine.discard(machine_id)
         self._layout.pid_file(machine_id).unlink(missing_ok=True)
         kernel.forget(self._layout, machine_id)
         self._wiring.unplug(machine_id, internal_ip)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from .base import MachineError
 from .host import EngineSettings, run
 from .layout import Layout
+
+# What podman says of processes that a SIGKILL has not ended yet.
+SLOW_END = "did not die within timeout"
 
 # Own devices and sysctls, but no access to the computer's disks as with --privileged.
 MACHINE_FLAGS = (
@@ -107,6 +112,23 @@ class Engine:
             "CONTAINERS_STORAGE_CONF": str(self._storage),
         }
         return run(self.wrap(["podman", *arguments]), env=environment, timeout=timeout)
+
+    def discard(self, *which: str, timeout: float = 120) -> None:
+        """Remove containers, whether they run or not; `which` are names, or --all.
+
+        podman waits 5 s at most for the processes that it kills, also where a busy computer takes
+        longer to end them: the removal is then tried again.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                left = max(1.0, end - time.monotonic())
+                self.podman("rm", "--force", "--ignore", "--time=0", *which, timeout=left)
+                return
+            except MachineError as error:
+                if SLOW_END not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
 
     def remove(self) -> None:
         """Remove the private namespace; the caller removes podman's storage."""

@@ -31,6 +31,9 @@ class Parts:
         self.asked.append(words[0])
         return ""
 
+    def discard(self, *which: str) -> None:
+        self.podman("rm", *which)
+
     def noting(self, name: str) -> Callable[..., Any]:
         return lambda *_words: self.asked.append(name) or []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -72,6 +72,11 @@ class Answers:
     checkpoints: str = ""
     """The bucket and folder of the run's checkpoints."""
 
+    @property
+    def user(self) -> str:
+        """Return the login that owns the run and the code: the first person's."""
+        return self.people[0].login if self.people else "root"
+
 
 def data_of(answers: Answers) -> dict[str, Any]:
     """Return the variables of the fleet file, as Ansible fills them in."""
@@ -106,32 +111,25 @@ def fleet_file(answers: Answers) -> str:
         "---",
         "# The declared state: slices, people, environments, code and runs.",
         "# Pages that are named here are in docs/ of tpu.fleet; fleet-file.md has every key.",
-        "",
-        "# What the grant allows. Nothing is ever created outside of it (grant.md).",
+        "\n# What the grant allows. Nothing is ever created outside of it (grant.md).",
         answers.grant.rstrip(),
-        *_slices(answers),
-        *_people(answers),
-        *_environment(answers),
-        *_code(answers),
-        *_run(answers),
+        *(section(answers) for section in (_slices, _people, _environment, _code, _run)),
     ]
-    return "\n".join(parts) + "\n"
+    return "\n".join(filter(None, parts)) + "\n"
 
 
 def connection_file(answers: Answers) -> str:
     """Write fleet.tpu.yml, which says where the fleet is."""
+    endpoint = (
+        "# The local cloud. For Google take this line out, and write your project's id above.\n"
+        + _yaml({"api_endpoint": answers.endpoint})
+    )
     lines = [
         "---",
         "# Where the fleet is. Everything else is in group_vars/all/fleet.yml.",
         "plugin: tpu.fleet.tpu",
         _yaml({"projects": [answers.project]}),
-    ]
-    if answers.endpoint:
-        lines += [
-            "# The local cloud. For Google take this line out, and write your project's id above.",
-            _yaml({"api_endpoint": answers.endpoint}),
-        ]
-    lines += [
+        *([endpoint] if answers.endpoint else []),
         "# The label of this fleet's resources. Nothing without it is changed or deleted. A second",
         "# fleet in the same project needs another owner.",
         _yaml({"owner": answers.owner}),
@@ -139,9 +137,9 @@ def connection_file(answers: Answers) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _slices(answers: Answers) -> list[str]:
+def _slices(answers: Answers) -> str:
     if not answers.accelerator_type:
-        return [_yaml({"fleet_zone": answers.zone})] if answers.zone else []
+        return _yaml({"fleet_zone": answers.zone}) if answers.zone else ""
     entry = {
         "name": answers.slice,
         "accelerator_type": answers.accelerator_type,
@@ -150,81 +148,74 @@ def _slices(answers: Answers) -> list[str]:
         "api": answers.api,
         "on_grant_end": "delete" if answers.ends else "",
     }
-    lines = [
-        "",
-        "# The slices. They cost money while they exist, except for what a free grant covers.",
-        "# A further entry is a further slice; for several zones and queues see getting-tpus.md.",
-    ]
+    about = (
+        "# The slices. They cost money while they exist, except for what a free grant covers.\n"
+        "# A further entry is a further slice; for several zones and queues see getting-tpus.md."
+    )
     if answers.ends:
-        lines += [
-            "# What exists when the grant has ended costs money. `on_grant_end: delete` deletes it",
-            "# then, if `tpu-fleet watch` or a daily tpu.fleet.expiry runs; data disks stay.",
-        ]
-    return [*lines, _entries("fleet_slices", [entry])]
+        about += (
+            "\n# What exists when the grant has ended costs money. `on_grant_end: delete` deletes "
+            "it\n# then, if `tpu-fleet watch` or a daily tpu.fleet.expiry runs; data disks stay."
+        )
+    return _section(about, "fleet_slices", entry)
 
 
-def _people(answers: Answers) -> list[str]:
-    if not answers.people:
-        return []
+def _people(answers: Answers) -> str:
     entries = [
         {
             "name": person.login,
-            "uid": FIRST_UID + number,
+            "uid": uid,
             "sudo": "all" if person.sudo else "",
             "keys": list(person.keys),
         }
-        for number, person in enumerate(answers.people)
+        for uid, person in enumerate(answers.people, FIRST_UID)
     ]
-    return [
-        "",
-        "# Users and accounts on all machines. `sudo: all` gives administrator rights;",
-        "# `slices: [NAME]` limits an account to these. What people need to log in: onboarding.md.",
-        _entries("user_accounts_users", entries),
-    ]
+    about = (
+        "# Users and accounts on all machines. `sudo: all` gives administrator rights;\n"
+        "# `slices: [NAME]` limits an account to these. What people need to log in: onboarding.md."
+    )
+    return _section(about, "user_accounts_users", *entries)
 
 
-def _environment(answers: Answers) -> list[str]:
+def _environment(answers: Answers) -> str:
     if answers.framework == "none":
-        return []
-    entry: dict[str, Any] = {
+        return ""
+    code = answers.code
+    entry = {
         "name": answers.framework,
         "path": f"/opt/venvs/{answers.framework}",
         "framework": answers.framework,
+        "requirements": f"{code.name}/requirements.txt" if code and code.requirements else "",
     }
-    lines = ["", "# The Python environments, the same on all machines; `packages` adds to them."]
-    if answers.code and answers.code.requirements:
-        entry["requirements"] = f"{answers.code.name}/requirements.txt"
-    return [*lines, _entries("python_env_venvs", [entry])]
+    about = "# The Python environments, the same on all machines; `packages` adds to them."
+    return _section(about, "python_env_venvs", entry)
 
 
-def _code(answers: Answers) -> list[str]:
+def _code(answers: Answers) -> str:
     code = answers.code
     if code is None:
-        return []
-    lines = ["", "# The code, the same version on all machines."]
+        return ""
+    about = "# The code, the same version on all machines.\n" + (
+        "# `version` chooses a branch, tag or commit. For private repositories: git-access.md."
+        if code.repo
+        else "# A relative folder begins at the folder `inventory`."
+    )
     # git reads a private repository with the keys of the owner.
-    owner = answers.people[0].login if code.repo and answers.people else "root"
-    entry = {"name": code.name, "owner": owner}
-    if code.repo:
-        lines.append(
-            "# `version` chooses a branch, tag or commit. For private repositories: git-access.md."
-        )
-        entry["repo"] = code.repo
-    else:
-        lines.append("# A relative folder begins at the folder `inventory`.")
-        entry["folder"] = code.folder
-    return [*lines, _entries("code_checkout_trees", [entry])]
+    owner = answers.user if code.repo else "root"
+    entry = {"name": code.name, "owner": owner, "repo": code.repo, "folder": code.folder}
+    return _section(about, "code_checkout_trees", entry)
 
 
-def _run(answers: Answers) -> list[str]:
+def _run(answers: Answers) -> str:
     if not answers.command:
-        return []
+        return ""
+    code = answers.code.name if answers.code else ""
     entry = {
-        "name": answers.code.name if answers.code else "train",
+        "name": code or "train",
         "slices": [answers.slice],
-        "user": answers.people[0].login if answers.people else "root",
+        "user": answers.user,
         "venv": answers.framework if answers.framework != "none" else "",
-        "code": answers.code.name if answers.code else "",
+        "code": code,
         "command": answers.command,
         "checkpoint_dir": answers.checkpoints,
     }
@@ -234,25 +225,30 @@ def _run(answers: Answers) -> list[str]:
         else "Checkpoints are on the\n# machine's own disk, which a preemption deletes with the "
         "slice. To keep them:\n# `checkpoint_dir: gs://BUCKET/FOLDER`."
     )
-    return [
-        "",
-        f"# The runs. Each goes on after reboots until it has succeeded. {where}",
-        _entries("training_run_runs", [entry]),
-    ]
+    about = f"# The runs. Each goes on after reboots until it has succeeded. {where}"
+    return _section(about, "training_run_runs", entry)
 
 
-def _entries(variable: str, entries: list[dict[str, Any]]) -> str:
+def _section(about: str, variable: str, *entries: Mapping[str, Any]) -> str:
+    return f"\n{about}\n{list_variable(variable, entries)}" if entries else ""
+
+
+def list_variable(variable: str, entries: Iterable[Mapping[str, Any]]) -> str:
     """Write a list variable, without keys that have no value."""
-    kept = [{key: value for key, value in one.items() if value not in ("", [])} for one in entries]
-    lines = _yaml(kept).split("\n")
-    return "\n".join([f"{variable}:", *(f"  {line}" for line in lines)])
+    kept = [
+        {key: value for key, value in one.items() if value not in ("", [], None)} for one in entries
+    ]
+    return f"{variable}:\n{_yaml(kept)}".replace("\n", "\n  ")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Indents lists within mappings, as the other fleet files do."""
+    """Indents lists within mappings, as the other fleet files do; writes equal values twice."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def _yaml(value: Any) -> str:

@@ -75,7 +75,8 @@ def import_(
     if not entries:
         raise click.ClickException(f"No line of a grant was found. Lines look like: {EXAMPLE}")
     missing = _lasts_unclear(mail, entries, start)
-    text = as_yaml(entries, f"{FILL_IN}  # {mail.days} days, but from when?" if missing else None)
+    text = as_yaml(entries, FILL_IN if missing else None)
+    text = text.replace(FILL_IN, f"{FILL_IN}  # {mail.days} days, but from when?")
     if not missing:
         parse_allocations(yaml.safe_load(text)["fleet_allocations"])  # what is printed can be used
     if output:

@@ -14,21 +14,25 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import
     chips_of,
     generation_of,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ZONE_SHAPE
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import API_ENUM
 
-ZONE = r"[a-z]+-[a-z]+\d+-[a-z]"
+from ..begin.answers import list_variable
+
+_KEYS = ("zone", "generation", "accelerator_type", "tier", "chips", "count", "ends", "api")
 EXAMPLE = "32 on-demand Cloud TPU v4 chips in zone us-central2-b"
-GENERATIONS = tuple(API_ENUM)
 
 _LINE = re.compile(
     r"(?P<number>\d+) (?P<tier>on[- ]demand|spot|preemptible|reserved) "
     r"(?:Cloud )?(?:TPU )?(?P<tpu>v[\w-]+) (?P<unit>chips?|devices?|device\(s\)) "
-    rf"in (?:zone )?(?P<zone>{ZONE})[.,]?",
+    rf"in (?:zone )?(?P<zone>{ZONE_SHAPE.pattern})[.,]?",
     re.IGNORECASE,
 )
 # Quotation marks of mails, bullets and emphasis.
 _ORNAMENT = re.compile(r"^[\s>*\u2022-]+|[\s*]+$")
-_GRANT = re.compile(rf"\b{ZONE}\b|\bv\d\w*(?:-\d+)? (?:chip|device|core)", re.IGNORECASE)
+_GRANT = re.compile(
+    rf"\b{ZONE_SHAPE.pattern}\b|\bv\d\w*(?:-\d+)? (?:chip|device|core)", re.IGNORECASE
+)
 _FREE = re.compile(r"\b(?:free|access|quota|grant|trial)\b|免费|试用|为期|有效期", re.IGNORECASE)
 _DAYS = re.compile(r"(?<![A-Za-z0-9_.])(\d+)(?:[- ]days?\b|\s*天)", re.IGNORECASE)
 _OTHER = re.compile(r".*--zone|.*\bgcloud\b|\$ |(?:from|to|cc|date|sent|subject):\s", re.IGNORECASE)
@@ -45,6 +49,7 @@ class GrantEntry:
     chips: int | None = None
     count: int | None = None
     ends: date | None = None
+    api: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,20 +114,11 @@ def with_ends(mail: Mail, ends: date | None, start: date | None) -> list[GrantEn
 
 def as_yaml(entries: Sequence[GrantEntry], end: str | None = None) -> str:
     """Write entries as in a fleet file, and add an end to those without one."""
-    lines = ["fleet_allocations:"]
-    for entry in entries:
-        pairs = {
-            "zone": entry.zone,
-            "generation": entry.generation,
-            "accelerator_type": entry.accelerator_type,
-            "tier": entry.tier,
-            "chips": entry.chips,
-            "count": entry.count,
-            "ends": entry.ends or end,
-        }
-        said = [f"{key}: {value}" for key, value in pairs.items() if value is not None]
-        lines += [f"  {'-' if index == 0 else ' '} {pair}" for index, pair in enumerate(said)]
-    return "\n".join(lines) + "\n"
+    written = [
+        {key: getattr(entry, key) for key in _KEYS} | {"ends": entry.ends or end}
+        for entry in entries
+    ]
+    return list_variable("fleet_allocations", written) + "\n"
 
 
 def _entry(line: str) -> GrantEntry:
@@ -135,7 +131,7 @@ def _entry(line: str) -> GrantEntry:
     base = GrantEntry(said["zone"].lower(), "spot" if word == "preemptible" else word)
     if said["unit"].lower().startswith("chip"):
         kind = kind.replace("v5litepod", "v5e")
-        if kind not in GENERATIONS:
+        if kind not in API_ENUM:
             raise Doubt(f"counts chips, but {said['tpu']} is no known generation")
         return replace(base, generation=kind, chips=amount)
     kind = kind.replace("v5e-", "v5litepod-")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import configparser
 import contextlib
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import OWNER_LABEL
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._inventory.onboarding import fingerprint
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.address import CLONE
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
 
@@ -58,10 +57,7 @@ def own_keys() -> tuple[str, ...]:
 
 def key_line(key: str) -> str:
     """Show a public key: its kind, fingerprint and comment."""
-    kind, blob, *comment = key.split(maxsplit=2)
-    digest = hashlib.sha256(base64.b64decode(blob)).digest()
-    fingerprint = base64.b64encode(digest).decode().rstrip("=")
-    return shown(" ".join([kind, f"SHA256:{fingerprint}", *comment]))
+    return fingerprint(" ".join(key.split(maxsplit=2))).rstrip()
 
 
 def nodes_there(project: str, endpoint: str) -> tuple[list[str], set[str]]:

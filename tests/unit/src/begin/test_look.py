@@ -74,6 +74,11 @@ def test_a_key_is_shown_by_its_fingerprint_and_cannot_move_the_cursor() -> None:
     assert not any(char in shown for char in "\x1b\x07")
 
 
+def test_a_key_is_shown_whatever_separates_its_parts() -> None:
+    assert look.key_line(KEY.replace(" ", "\t")) == look.key_line(KEY)
+    assert look.key_line(KEY).startswith("ssh-ed25519 SHA256:")
+
+
 @responses.activate
 def test_the_nodes_that_are_there() -> None:
     url = f"{ENDPOINT}v2/projects/lab/locations/-/nodes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import click
@@ -35,10 +35,11 @@ class Dialogue:
     from there, and nothing of that is shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, explained: Mapping[str, str]) -> None:
         self.typed: list[tuple[str, str]] = []
         """Question and answer, in the order in which they were typed."""
         self._at = 0
+        self._explained = explained
 
     @property
     def silent(self) -> bool:
@@ -50,40 +51,17 @@ class Dialogue:
         del self.typed[-1:]
         self._at = 0
 
-    def say(self, text: str = "", err: bool = False) -> None:
+    def say(self, text: str, bold: bool = False) -> None:
         """Show a text, wrapped at words, unless kept answers are being repeated."""
         if not self.silent:
-            tell(wrapped(text), err)
+            tell(wrapped(text), bold=bold)
 
-    def head(self, text: str) -> None:
-        """Show a heading."""
-        if not self.silent:
-            tell("")
-            tell(text, bold=True)
-
-    def question(
-        self, name: str, text: str, take: Callable[[str], T], default: str | None, explained: str
-    ) -> T:
+    def question(self, name: str, get: Callable[[], str], take: Callable[[str], T]) -> T:
         """Return what `take` makes of the answer; a wrong one is asked again, with the reason."""
-        asked = f"{text} [{default}]:" if default else f"{text}:"
-        return self._until_right(name, lambda: _typed(wrapped(asked), default), take, explained)
-
-    def lines(self, name: str, intro: str, take: Callable[[str], T], explained: str) -> T:
-        """Return what `take` makes of a pasted text, which Ctrl-D or a full stop ends."""
-
-        def paste() -> str:
-            self.say(intro)
-            return _pasted()
-
-        return self._until_right(name, paste, take, explained)
-
-    def _until_right(
-        self, name: str, get: Callable[[], str], take: Callable[[str], T], explained: str
-    ) -> T:
         while True:
             said = self.typed[self._at][1] if self.silent else get()
             if said == HELP:
-                self.say(_indented(explained))
+                self.say(f"  {self._explained[name]}")
             elif said == BACK and self.typed:
                 raise Back
             elif said == BACK:
@@ -93,18 +71,18 @@ class Dialogue:
                     result = take(said)
                 except WrongAnswer as wrong:
                     del self.typed[self._at :]  # GitHub may answer otherwise the second time
-                    tell(wrapped(_indented(str(wrong))), colour="red")
+                    tell(wrapped(textwrap.indent(str(wrong), "  ")), fg="red")
                     continue
-                self.typed[self._at :] = self.typed[self._at :] or [(name, said)]
+                self.typed += [] if self.silent else [(name, said)]
                 self._at += 1
                 return result
 
 
-def tell(text: str, err: bool = False, bold: bool = False, colour: str | None = None) -> None:
+def tell(text: str, err: bool = False, bold: bool = False, fg: str | None = None) -> None:
     """Show a text; names of folders and people in it are shown, and steer nothing."""
     text = visible(text)
-    if (bold or colour) and colours_here(sys.stderr if err else sys.stdout):
-        text = click.style(text, bold=bold, fg=colour)
+    if (bold or fg) and colours_here(sys.stderr if err else sys.stdout):
+        text = click.style(text, bold=bold, fg=fg)
     click.echo(text, err=err)
 
 
@@ -124,36 +102,33 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def _indented(text: str) -> str:
-    return textwrap.indent(text, "  ")
+def typed(text: str, default: str = "") -> str:
+    """Ask for a line; the first Ctrl-D is forgiven, because pastes are ended by it."""
+    asked = wrapped(f"{text} [{default}]:" if default else f"{text}:")
+    try:
+        return _line(asked, " ", default or None).strip()
+    except click.Abort as abort:
+        if not isinstance(abort.__context__, EOFError):
+            raise
+    tell("\n  Ctrl-D ends a pasted text. Press it again to leave; nothing is written.")
+    return _line(asked, " ", default or None).strip()
 
 
-def _typed(text: str, default: str | None) -> str:
-    """Return a line; the first Ctrl-D is forgiven, because pastes are ended by it."""
-    for is_last in (False, True):
-        try:
-            return str(
-                click.prompt(text, default=default, show_default=False, prompt_suffix=" ")
-            ).strip()
-        except click.Abort as abort:
-            if is_last or not isinstance(abort.__context__, EOFError):
-                raise
-            tell("\n  Ctrl-D ends a pasted text. Press it again to leave; nothing is written.")
-    raise AssertionError
-
-
-def _pasted() -> str:
+def pasted(intro: str) -> str:
+    """Ask for a text, which Ctrl-D or a full stop ends."""
+    tell(wrapped(intro))
     lines: list[str] = []
-    while True:
-        try:
-            line = click.prompt("", default="", show_default=False, prompt_suffix="")
-        except click.Abort as abort:
-            if not isinstance(abort.__context__, EOFError):
-                raise
-            tell("")
-            return "\n".join(lines)
-        if line.strip() == END_OF_TEXT:
-            return "\n".join(lines)
-        lines.append(line)
-        if line.strip() in (HELP, BACK) and len(lines) == 1:
-            return line.strip()
+    try:
+        while (line := _line()).strip() != END_OF_TEXT:
+            lines.append(line)
+            if lines[0].strip() in (HELP, BACK):
+                return lines[0].strip()
+    except click.Abort as abort:
+        if not isinstance(abort.__context__, EOFError):
+            raise
+        tell("")
+    return "\n".join(lines)
+
+
+def _line(asked: str = "", suffix: str = "", default: str | None = "") -> str:
+    return str(click.prompt(asked, default, show_default=False, prompt_suffix=suffix))

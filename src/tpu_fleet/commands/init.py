@@ -6,7 +6,7 @@ import io
 import os
 import shlex
 import sys
-from dataclasses import fields
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,10 @@ from ..begin import look
 from ..begin.answers import Answers, data_of
 from ..begin.files import EDITOR, files_of, in_the_way, write_all
 from .dialogue import BACK, HELP, Back, WrongAnswer, tell, wrapped
-from .interview import Interview, Told
+from .interview import Interview
 
 GITHUB = "https://api.github.com"
 DEFAULT_PORT = 8470
-# The questions whose answer is an option, too.
-OPTIONS = (
-    *("project", "owner", "grant", "line", "first-day", "ends", "zone", "tier", "type", "count"),
-    *("api", "slice", "user", "people", "framework", "code", "command", "checkpoints"),
-)
 GREETING = (
     "This writes the files of a fleet into a new folder, in four steps and about three minutes. It "
     "reads what is there (gcloud's settings, your public ssh keys, the project's TPU nodes) and "
@@ -145,7 +140,7 @@ def _cost(answers: Answers) -> str:
 )
 @click.option("--api-endpoint", metavar="URL", help="Another endpoint than Google's.")
 @click.option("--yes", is_flag=True, help="Agree to all confirmations, and write the files.")
-def init(folder: Path | None, **options: Any) -> None:
+def init(folder: Path | None, **told: Any) -> None:
     """Create the files of a fleet, in a dialogue.
 
     Each question is also an option. FOLDER gets an inventory, an ansible.cfg, and the files with
@@ -155,19 +150,16 @@ def init(folder: Path | None, **options: Any) -> None:
       tpu-fleet init lab              ask, for a project of Google Cloud
       tpu-fleet init --local try      ask, for the local cloud
     """
-    told = Told(**options)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a mail may be pasted from anywhere
-    person = is_person() and not (told.local and told.yes)
-    if not person:
-        missing = [*([] if folder else ["FOLDER"]), *told.missing()]
-        if missing:
-            why = "With --local and --yes nothing is asked"
-            if not is_person():
-                why = "This is not a terminal, so nothing can be asked"
-            raise click.UsageError(f"{why}. Missing: {', '.join(missing)}.")
+    person = is_person() and not (told["local"] and told["yes"])
     if person:
         tell(wrapped(GREETING))
+    elif missing := _missing(folder, told):
+        why = "This is not a terminal, so nothing can be asked"
+        if is_person():
+            why = "With --local and --yes nothing is asked"
+        raise click.UsageError(f"{why}. Missing: {', '.join(missing)}.")
     folder = _folder(folder)
     interview = Interview(told, folder.resolve() / "inventory", person)
     try:
@@ -196,33 +188,42 @@ def answered(interview: Interview, folder: Path) -> bool:
     return True
 
 
+def _missing(folder: Path | None, told: Mapping[str, Any]) -> list[str]:
+    """Return the options that are missing where no question can be asked."""
+    by_mail = told["grant_mail"] is not None
+    needed = {
+        "--project": told["project"],
+        "--grant or --grant-mail": told["grant"] or by_mail,
+        "--zone": told["zone"] or by_mail,
+        "--type": told["type"] or by_mail,
+        "--user or --people": told["user"] or told["people"],
+        "--code": told["code"],
+        "--command": told["command"] is not None,
+    }
+    always = {"FOLDER": folder, **({} if told["local"] else needed), "--yes": told["yes"]}
+    return [name for name, given in always.items() if not given]
+
+
 def _again(interview: Interview, folder: Path) -> str:
     """Return the command that begins with the answers which were given."""
-    words = ["tpu-fleet", "init", str(folder), *(["--local"] if interview.told.local else [])]
-    for field in fields(Told):
-        value = getattr(interview.told, field.name)
-        if (
-            isinstance(value, (str, int))
-            and not isinstance(value, bool)
-            and field.name != "github_url"
-        ):
-            words += [f"--{field.name.replace('_', '-')}", str(value)]
-    for name, said in interview.dialogue.typed:
-        if name in OPTIONS:
-            words += [f"--{name}", said]
+    told = interview.told
+    words = ["tpu-fleet", "init", str(folder), *(["--local"] if told["local"] else [])]
+    for name, said in [*told.items(), *interview.dialogue.typed]:
+        is_option = name.replace("-", "_") in told and name != "github_url"
+        if is_option and isinstance(said, (str, int)) and not isinstance(said, bool):
+            words += [f"--{name.replace('_', '-')}", str(said)]
     return f"To go on from here: {shlex.join(words)}"
 
 
 def _folder(given: Path | None) -> Path:
     while True:
         folder = given or Path(click.prompt("Folder for the files of the fleet", default="fleet"))
-        hides = not str(folder).isprintable()
-        taken = [] if hides else in_the_way(folder)
-        if not taken and not hides:
-            return folder
-        reason = f"{folder} has {', '.join(taken)} already, and nothing is overwritten."
-        if hides:
-            reason = f"{folder} has characters that hide, or are not UTF-8."
+        reason = f"{folder} has characters that hide, or are not UTF-8."
+        if str(folder).isprintable():
+            taken = in_the_way(folder)
+            if not taken:
+                return folder
+            reason = f"{folder} has {', '.join(taken)} already, and nothing is overwritten."
         if given:
             raise click.ClickException(f"{reason} Name another folder.")
         tell(f"  {reason}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
@@ -38,7 +39,7 @@ from ..begin import look
 from ..begin.answers import FLEET_KEY, Answers, Code, Person, data_of, frameworks, problems_of
 from ..begin.days import DATE, date_of, last_day_of
 from ..begin.files import installed
-from .dialogue import BACK, END_OF_TEXT, Dialogue, WrongAnswer
+from .dialogue import BACK, END_OF_TEXT, Dialogue, WrongAnswer, pasted, typed
 from .trc_mail import EXAMPLE, GrantEntry, Mail, as_yaml, read_mail, with_ends
 
 T = TypeVar("T")
@@ -47,15 +48,15 @@ EXAMPLE_COMMAND = (
     # Five minutes, in which there is time to look, and to reboot a worker.
     "python train.py --steps 6000 --checkpoint-every 100 --step-seconds 0.05"
 )
-LOCAL = {
-    "grant": "typed",
-    "zone": "us-central2-b",
-    "type": "v4-8",
-    "count": 8,
-    "framework": "jax",
-    "code": "example",
-}
+LOCAL = {"zone": "us-central2-b", "type": "v4-8", "count": "8", "framework": "jax"}
+COMMAND = "Command to run (none for no run)"
 NONE = "none"
+NO_DATE = f"is not a date. Write it as {DATE}."
+NO_END = (
+    f"is not a date and not a number of days. Write it as {DATE}, as 30 days (from today on), or "
+    "never."
+)
+Read = Callable[[str, date], date | None]
 EXPLAINED = {
     "project": "The Google Cloud project that the grant is for: its id, as gcloud projects list "
     "shows it in the first column.",
@@ -95,85 +96,37 @@ EXPLAINED = {
 }
 
 
-@dataclass(frozen=True)
-class Told:
-    """The options of the command line; None and () are asked for."""
-
-    project: str | None
-    owner: str | None
-    grant: str | None
-    grant_mail: IO[str] | None
-    line: int | None
-    first_day: str | None
-    ends: str | None
-    zone: str | None
-    tier: str | None
-    type: str | None
-    count: int | None
-    api: str | None
-    slice: str | None
-    user: str | None
-    key: tuple[Path, ...]
-    people: str | None
-    framework: str | None
-    code: str | None
-    command: str | None
-    checkpoints: str | None
-    api_endpoint: str | None
-    github_url: str
-    local: bool
-    yes: bool
-
-    def missing(self) -> list[str]:
-        """Return the options that are missing where no question can be asked."""
-        lacking = [] if self.yes else ["--yes"]
-        if self.local:
-            return lacking
-        by_mail = self.grant_mail is not None
-        needed = {
-            "--project": self.project,
-            "--grant or --grant-mail": self.grant or by_mail,
-            "--zone": self.zone or by_mail,
-            "--type": self.type or by_mail,
-            "--user or --people": self.user or self.people,
-            "--code": self.code,
-            "--command": self.command is not None,
-        }
-        return [*(name for name, given in needed.items() if not given), *lacking]
-
-
 class Interview:
-    """Asks one question after the other, and checks each answer by the fleet file's own rules."""
+    """Asks one question after the other, and checks each answer by the fleet file's own rules.
 
-    def __init__(self, told: Told, inventory: Path, person: bool) -> None:
+    `told` are the options of the command line; None, "" and () are asked for.
+    """
+
+    def __init__(self, told: Mapping[str, Any], inventory: Path, person: bool) -> None:
         self.told = told
-        self.dialogue = Dialogue()
+        self.dialogue = Dialogue(EXPLAINED)
         self.say = self.dialogue.say
-        self.here = _local_cloud() if told.local else ("", "")
-        self.answers = self._begin()
+        self.here = _local_cloud() if told["local"] else ("", "")
         self._inventory = inventory
         self._person = person
-        self._nodes: tuple[list[str], set[str]] | None = None
-        self._accounts: dict[str, Person] = {}
-        self._mail = told.grant_mail.read() if told.grant_mail else ""
-
-    def _begin(self) -> Answers:
-        return Answers(project=self.here[1])
+        self._mail = told["grant_mail"].read() if told["grant_mail"] else ""
+        self._nodes: tuple[list[str], set[str]] = [], set()
+        # Accounts of GitHub that were found are not fetched again.
+        self._account = functools.cache(functools.partial(_account, told["github_url"]))
 
     def ask_all(self) -> None:
         """Ask all questions, from the first one on."""
-        self.answers = self._begin()
-        for number, (title, part) in enumerate(
-            (
-                ("Project", self.where),
-                ("Grant and first slice", self.grant),
-                ("People", self.people),
-                ("Environment, code and command", self.program),
-            ),
-            1,
-        ):
+        self.answers = Answers(project=self.here[1])
+        parts = {
+            "Project": self.where,
+            "Grant and first slice": self.grant,
+            "People": self.people,
+            "Environment, code and command": self.program,
+        }
+        for number, (title, part) in enumerate(parts.items(), 1):
             if self._person:
-                self.dialogue.head(f"Step {number} of 4: {title}")
+                self.say("")
+                self.say(f"Step {number} of 4: {title}", bold=True)
             part()
 
     def ask(
@@ -181,40 +134,31 @@ class Interview:
         option: str,
         text: str,
         take: Callable[[str], T],
+        default: str = "",
+        choices: Sequence[str] = (),
         given: object = None,
-        default: str | None = None,
     ) -> T:
-        """Return what an answer is taken for; a wrong one is asked again, with the reason."""
-        if given in (None, ""):
-            given = None if self._person else default or ""
-        if given is not None:
-            try:
-                return take(str(given))
-            except WrongAnswer as wrong:
-                raise click.UsageError(f"--{option} {given}: {wrong}") from wrong
-        return self.dialogue.question(option, text, take, default, EXPLAINED[option])
+        """Return what an answer is taken for; a wrong one is asked again, with the reason.
 
-    def choose(
-        self,
-        option: str,
-        text: str,
-        choices: Sequence[str],
-        given: object,
-        default: str,
-        name: str = "",
-    ) -> str:
-        """Return one of several words, which is an answer where it has a name."""
+        The answer is the option's, if it is given.
+        """
 
-        def take(said: str) -> str:
-            if said not in choices:
+        def checked(said: str) -> T:
+            if choices and said not in choices:
                 raise WrongAnswer(f"{said!r} is none of {', '.join(choices)}.")
-            if name:
-                self.note(**{name: said})
-            return said
+            return take(said)
 
-        return self.ask(option, f"{text} ({', '.join(choices)})", take, given, default)
+        text = f"{text} ({', '.join(choices)})" if choices else text
+        given = self.told[option.replace("-", "_")] if given is None else given
+        if given in (None, "") and self._person:
+            return self.dialogue.question(option, lambda: typed(text, default), checked)
+        given = default if given in (None, "") else given
+        try:
+            return checked(str(given))
+        except WrongAnswer as wrong:
+            raise click.UsageError(f"--{option} {given}: {wrong}") from wrong
 
-    def confirm(self, name: str, text: str, default: bool = True) -> bool:
+    def confirm(self, name: str, text: str, default: str = "y") -> bool:
         """Return whether the person agrees; --yes agrees to everything."""
 
         def take(said: str) -> bool:
@@ -222,24 +166,25 @@ class Interview:
                 raise WrongAnswer("Answer y or n.")
             return said.lower().startswith("y")
 
-        if self.told.yes:
+        if self.told["yes"]:
             return True
-        word = "y" if default else "n"
-        return self.dialogue.question(name, f"{text} (y, n)", take, word, EXPLAINED[name])
+        return self.dialogue.question(name, lambda: typed(f"{text} (y, n)", default), take)
 
     def note(self, **more: Any) -> None:
         """Add answers, if the fleet file may have them."""
         new = replace(self.answers, **more)
-        if any(mark in str(more) for mark in ("{%", "{#")) or "{{" in _without_key(str(more)):
+        if re.search(r"\{[{%#]", str(more).replace(FLEET_KEY, "")):
             raise WrongAnswer("Ansible would evaluate this as a template: leave {{, {% and {# out.")
-        if not _is_utf8(data_of(new)):
-            raise WrongAnswer("This has bytes that are not UTF-8: write it in UTF-8.")
-        problems = [
-            problem for problem in problems_of(new, self._inventory) if not _comes_later(problem)
-        ]
-        if problems:
+        try:
+            json.dumps(data_of(new), ensure_ascii=False, default=str).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise WrongAnswer("This has bytes that are not UTF-8: write it in UTF-8.") from error
+        if problems := [one for one in self._problems(new) if not _comes_later(one)]:
             raise WrongAnswer(" ".join(map(_reason, problems)))
         self.answers = new
+
+    def _problems(self, answers: Answers) -> list[Problem]:
+        return problems_of(answers, self._inventory)
 
     def noting(self, name: str) -> Callable[[str], None]:
         """Return what takes an answer for a field of the answers."""
@@ -249,31 +194,24 @@ class Interview:
 
     def where(self) -> None:
         """Ask for the project, and show what it has."""
-        given = self.told.api_endpoint or self.here[0]
-        if given:
-            self.ask("api-endpoint", "Endpoint", self.noting("endpoint"), given)
-        if not self.told.local or self.told.project:
-            found = look.gcloud_setting(os.environ, "core", "project")
-            self.ask(
-                "project", "Project id", self._project, self.told.project, shown(found) or None
-            )
+        told = self.told
+        if given := told["api_endpoint"] or self.here[0]:
+            self.ask("api-endpoint", "Endpoint", self.noting("endpoint"), given=given)
+        if not told["local"] or told["project"]:
+            found = shown(look.gcloud_setting(os.environ, "core", "project"))
+            self.ask("project", "Project id", self._project, found)
         owners: set[str] = set()
         endpoint = self.answers.endpoint
-        if look.has_credentials(os.environ) or destination(endpoint) == "loopback":
-            # The local cloud is usually not up yet; then nothing is there.
-            if not self.told.local or self.told.api_endpoint:
-                lines, owners = self._nodes_of(self.answers.project, endpoint)
-                self.say("".join(f"  {line}\n" for line in lines).rstrip("\n"))
-        else:
+        if not look.has_credentials(os.environ) and destination(endpoint) != "loopback":
             self.say("  There are no credentials yet, so the project's nodes are not shown.")
+        # The local cloud is usually not up yet; then nothing is there.
+        elif not told["local"] or told["api_endpoint"]:
+            if not self.dialogue.silent:
+                self._nodes = look.nodes_there(self.answers.project, endpoint)
+            lines, owners = self._nodes
+            self.say("\n".join(f"  {line}" for line in lines))
         default = _own_name() if DEFAULT_OWNER in owners else DEFAULT_OWNER
-        text = "Owner (a label on each resource of this fleet)"
-        self.ask("owner", text, self._owner, self.told.owner, default)
-
-    def _nodes_of(self, project: str, endpoint: str) -> tuple[list[str], set[str]]:
-        if not self.dialogue.silent:
-            self._nodes = look.nodes_there(project, endpoint)
-        return self._nodes or ([], set())
+        self.ask("owner", "Owner (a label on each resource of this fleet)", self._owner, default)
 
     def _owner(self, said: str) -> None:
         try:
@@ -289,18 +227,15 @@ class Interview:
 
     def grant(self) -> None:
         """Ask for the grant and the first slice, which is within it."""
-        told = self.told
-        kind = "mail" if told.grant_mail else told.grant
-        default = str(LOCAL["grant"]) if told.local else "mail"
-        kinds = ("mail", "typed", "unrestricted")
-        if told.local and kind is None:
-            kind = default
-        kind = self.choose("grant", "What the grant comes from", kinds, kind, default)
+        given = "mail" if self.told["grant_mail"] else self.told["grant"]
+        given = given or "typed" if self.told["local"] else given
+        text, kinds = "What the grant comes from", ("mail", "typed", "unrestricted")
+        kind = self.ask("grant", text, str, kinds[0], kinds, given)
         if kind == "mail":
             self._by_mail()
         else:
             self._by_hand(limited=kind == "typed")
-        self.ask("slice", "Name of the first slice", self.noting("slice"), told.slice, "first")
+        self.ask("slice", "Name of the first slice", self.noting("slice"), "first")
 
     def _by_mail(self) -> None:
         entries = self._entries_of_mail()
@@ -316,40 +251,37 @@ class Interview:
                 raise WrongAnswer(f"{said!r} is no number from 1 to {len(entries)}.")
             return entries[int(said) - 1]
 
-        line = self.told.line or (1 if len(entries) == 1 else None)
-        chosen = self.ask("line", "Line of the grant for the first slice", take, line, "1")
-        self.note(zone=self.told.zone or chosen.zone, tier=self.told.tier or chosen.tier)
-        sizes = [
-            kind.name
-            for kind in ACCELERATOR_TYPES.values()
-            if kind.generation == (chosen.generation or "")
-        ]
-        smallest = chosen.accelerator_type or (sizes[0] if sizes else None)
-        self._type(smallest)
+        line = self.told["line"] or (1 if len(entries) == 1 else None)
+        chosen = self.ask("line", "Line of the grant for the first slice", take, "1", given=line)
+        zone, tier = self.told["zone"] or chosen.zone, self.told["tier"] or chosen.tier
+        self.note(zone=zone, tier=tier)
+        sizes = (
+            one.name for one in ACCELERATOR_TYPES.values() if one.generation == chosen.generation
+        )
+        self._type(chosen.accelerator_type or next(sizes, ""))
 
     def _entries_of_mail(self) -> list[GrantEntry]:
         told = self.told
-        if told.grant_mail:
+        if told["grant_mail"]:
             try:
                 mail = self._read_mail(self._mail)
             except WrongAnswer as wrong:
                 raise click.UsageError(f"--grant-mail: {wrong}") from wrong
         else:
-            intro = (
-                f"Paste the mail, then press Ctrl-D or write a line with only a full stop "
-                f"({END_OF_TEXT})."
-            )
-            mail = self.dialogue.lines("mail", intro, self._read_mail, EXPLAINED["mail"])
-        while mail.unclear and not self.confirm("go-on", "Go on without these lines?", False):
+            end = f"write a line with only a full stop ({END_OF_TEXT})"
+            mail = self._pasted(f"Paste the mail, then press Ctrl-D or {end}.")
+        while mail.unclear and not self.confirm("go-on", "Go on without these lines?", "n"):
             reason = "Paste the mail again, with these lines corrected."
-            if told.grant_mail:
+            if told["grant_mail"]:
                 raise click.UsageError(f"--grant-mail: {reason}")
-            mail = self.dialogue.lines("mail", reason, self._read_mail, EXPLAINED["mail"])
-        if mail.days and not told.ends:
-            text = f"First of the {mail.days} days (as 2026-12-01 or 1 Dec, or today)"
-            start = self.ask("first-day", text, self._day, told.first_day)
-            return with_ends(mail, None, start)
-        return with_ends(mail, self._ends(), None)
+            mail = self._pasted(reason)
+        if not mail.days or told["ends"]:
+            return with_ends(mail, self._ends(), None)
+        text = f"First of the {mail.days} days (as 2026-12-01 or 1 Dec, or today)"
+        return with_ends(mail, None, self.ask("first-day", text, self._day))
+
+    def _pasted(self, intro: str) -> Mail:
+        return self.dialogue.question("mail", lambda: pasted(intro), self._read_mail)
 
     def _read_mail(self, text: str) -> Mail:
         mail = read_mail(text)
@@ -366,42 +298,30 @@ class Interview:
 
     def _ends(self) -> date | None:
         def take(said: str) -> date | None:
-            if said == "never":
-                return None
-            day = last_day_of(said, datetime.now(UTC).date())
-            if day is None:
-                raise WrongAnswer(
-                    f"{said!r} is not a date and not a number of days. Write it as {DATE}, as 30 "
-                    "days (from today on), or never."
-                )
-            return self._understood(said, day)
+            return None if said == "never" else self._day(said, last_day_of, NO_END)
 
         text = "Last day of the grant (as 2027-01-31, 31 Jan, 30 days or never)"
-        return self.ask("ends", text, take, self.told.ends, "never")
+        return self.ask("ends", text, take, "never")
 
-    def _day(self, said: str) -> date:
-        day = date_of(said, datetime.now(UTC).date())
+    def _day(self, said: str, read: Read = date_of, wrong: str = NO_DATE) -> date:
+        """Return the day of an answer, and show which one it is, unless it was written that way."""
+        day = read(said, datetime.now(UTC).date())
         if day is None:
-            raise WrongAnswer(f"{said!r} is not a date. Write it as {DATE}.")
-        return self._understood(said, day)
-
-    def _understood(self, said: str, day: date) -> date:
-        """Show which day an answer is, unless it was written that way."""
+            raise WrongAnswer(f"{said!r} {wrong}")
         if said != str(day):
             self.say(f"  That is {day}.")
         return day
 
     def _by_hand(self, limited: bool) -> None:
-        told = self.told
-        zone, kind = (str(LOCAL[name]) if told.local else None for name in ("zone", "type"))
-        zone = zone or shown(look.gcloud_setting(os.environ, "compute", "zone")) or None
-        self.ask("zone", "Zone", self.noting("zone"), told.zone, zone)
-        self.choose("tier", "Tier", GRANT_TIERS, told.tier, "on_demand", "tier")
-        self._type(kind)
+        local = LOCAL if self.told["local"] else {}
+        zone = local.get("zone") or shown(look.gcloud_setting(os.environ, "compute", "zone"))
+        self.ask("zone", "Zone", self.noting("zone"), zone)
+        self.ask("tier", "Tier", self.noting("tier"), "on_demand", GRANT_TIERS)
+        self._type(local.get("type", ""))
         if not limited:
             return
         answers = self.answers
-        ends = self._ends() if not told.local or told.ends else None
+        ends = self._ends() if not local or self.told["ends"] else None
 
         def take(said: str) -> None:
             if not said.isdecimal():
@@ -412,65 +332,54 @@ class Interview:
                 accelerator_type=answers.accelerator_type,
                 count=int(said),
                 ends=ends,
+                api=answers.api or None,
             )
-            text = as_yaml([entry])
-            if answers.api:
-                text += f"    api: {answers.api}\n"
-            self.note(grant=text, ends=ends)
+            self.note(grant=as_yaml([entry]), ends=ends)
 
         text = f"How many {answers.accelerator_type} the grant allows at a time"
-        default = str(LOCAL["count"]) if told.local else "1"
-        self.ask("count", text, take, told.count, default)
+        self.ask("count", text, take, local.get("count", "1"))
 
-    def _type(self, default: str | None) -> None:
-        self.ask(
-            "type", "Accelerator type", self.noting("accelerator_type"), self.told.type, default
-        )
-        needs_api = any(
-            _comes_later(problem) for problem in problems_of(self.answers, self._inventory)
-        )
-        if needs_api or self.told.api:
+    def _type(self, default: str) -> None:
+        self.ask("type", "Accelerator type", self.noting("accelerator_type"), default)
+        if self.told["api"] or any(map(_comes_later, self._problems(self.answers))):
             text = f"Which API has the {self.answers.accelerator_type}"
-            self.choose("api", text, APIS, self.told.api, APIS[0], "api")
+            self.ask("api", text, self.noting("api"), APIS[0], APIS)
 
     def people(self) -> None:
         """Ask who gets an account, and show their keys before they are used."""
         told = self.told
-        if told.user is not None or not told.people or self._person:
-            keys = _keys_in(told.key) if told.key else look.own_keys()
+        if told["user"] is not None or not told["people"] or self._person:
+            keys = _keys_in(told["key"]) if told["key"] else look.own_keys()
             for key in keys:
                 self.say(f"  your key: {look.key_line(key)}")
             if not keys:
-                self.say(
-                    f"  There is no key in ~/.ssh: Ansible's own, {_own_key()}, is yours, too."
-                )
-            keys = keys or (FLEET_KEY,)
+                own = shown(os.environ.get("TPU_FLEET_SSH_KEY") or "~/.ssh/tpu_fleet")
+                self.say(f"  There is no key in ~/.ssh: Ansible's own, {own}, is yours, too.")
+                keys = (FLEET_KEY,)
             self.ask(
-                "user",
-                "Your login on the machines",
+                *("user", "Your login on the machines"),
                 lambda said: self.note(people=(Person(said, keys, sudo=True),)),
-                told.user,
                 _own_name(),
             )
         text = "Other people (GitHub names with commas; LOGIN=NAME; LOGIN=PUBLIC KEY)"
         before = self.answers.people
         while True:
-            found = self.ask("people", text, self._people, told.people, NONE)
+            found = self.ask("people", text, self._people, NONE)
             for person in found:
                 for key in person.keys:
                     self.say(f"  {person.login}: {look.key_line(key)}")
             if not found or self.confirm("keys", "Use these keys?"):
                 return
-            if told.people:
+            if told["people"]:
                 raise click.UsageError("--people: the keys were declined. Name other people.")
             self.answers = replace(self.answers, people=before)
             self.say("  Then name others, or none.")
 
     def _people(self, said: str) -> list[Person]:
         before = self.answers.people
+        if said == NONE and not before:
+            raise WrongAnswer("The fleet needs a person: give a name, or --user.")
         if said == NONE:
-            if not before:
-                raise WrongAnswer("The fleet needs a person: give a name, or --user.")
             return []
         found = [self._person_of(word) for word in _words(said)]
         try:
@@ -481,61 +390,34 @@ class Interview:
 
     def _person_of(self, word: str) -> Person:
         login, _sign, key = word.partition("=")
-        if " " in key:
-            if why := public_key(key):
-                raise WrongAnswer(f"The key of {shown(login)} {why}. Paste the .pub file's line.")
-            return Person(login, (key,))
-        if word not in self._accounts:
-            self._accounts[word] = self._account(word)
-        return self._accounts[word]
-
-    def _account(self, word: str) -> Person:
-        login, _sign, name = word.rpartition("=")
-        try:
-            keys = public_keys(self.told.github_url, name)
-        except GitHubError as error:
-            if error.status == 404:
-                raise WrongAnswer(f"GitHub has no account {shown(name)}.") from error
-            raise WrongAnswer(shown(error)) from error
-        if not keys:
-            raise WrongAnswer(f"{name} has no public keys on GitHub. Leave {name} out for now.")
-        person = Person(login or name.lower(), tuple(f"{key} {name}@github" for key in keys))
-        if any(public_key(key) for key in person.keys):
-            raise WrongAnswer(f"GitHub's answer for {name} is no key.")
-        return person
+        if " " not in key:
+            return self._account(word)
+        if why := public_key(key):
+            raise WrongAnswer(f"The key of {shown(login)} {why}. Paste the .pub file's line.")
+        return Person(login, (key,))
 
     def program(self) -> None:
         """Ask for environment, code and command."""
-        told = self.told
-        default = str(LOCAL["framework"])
-        framework = self.choose(
-            *("framework", "Python environment", frameworks()), told.framework, default, "framework"
+        choices = frameworks()
+        framework = self.ask(
+            *("framework", "Python environment", self._framework), LOCAL["framework"], choices
         )
         has_example = framework in EXAMPLES
-        code = "example" if told.local and has_example else "." if not told.local else "none"
+        code = "." if not self.told["local"] else "example" if has_example else NONE
         example = "example = the bundled one, " if has_example else ""
-        text = f"Code (a git URL, a folder, {example}none)"
-        self.ask("code", text, self._code, told.code, code)
-        command = "none"
-        if self.answers.code and self.answers.code.example:
-            command = EXAMPLE_COMMAND
-        self.ask(
-            "command", "Command to run (none for no run)", self._command, told.command, command
-        )
-        self._script()
+        self.ask("code", f"Code (a git URL, a folder, {example}none)", self._code, code)
+        is_example = self.answers.code and self.answers.code.example
+        self.ask("command", COMMAND, self._command, EXAMPLE_COMMAND if is_example else NONE)
+        while missing := self._missing_script():
+            self.say(f"  {missing}")
+            if self.confirm("script", "Use this command all the same?", "n"):
+                break
+            self.dialogue.question("command", lambda: typed(COMMAND), self._command)
         if self.answers.command and self.answers.tier in PREEMPTED:
             text = (
                 "Bucket for the checkpoints (gs://BUCKET/FOLDER; none: a preemption deletes them)"
             )
-            self.ask("checkpoints", text, self._checkpoints, told.checkpoints, NONE)
-
-    def _script(self) -> None:
-        """Ask again for a command whose program is not in the folder of the code."""
-        while missing := self._missing_script():
-            self.say(f"  {missing}")
-            if self.confirm("script", "Use this command all the same?", False):
-                return
-            self.ask("command", "Command to run (none for no run)", self._command)
+            self.ask("checkpoints", text, self._checkpoints, NONE)
 
     def _missing_script(self) -> str:
         code = self.answers.code
@@ -546,40 +428,40 @@ class Interview:
         if not code or not code.folder or not words or not words[0].startswith("python"):
             return ""
         script = next((word for word in words[1:] if not word.startswith("-")), "")
-        folder = Path(os.path.normpath(self._inventory / code.folder))
-        folder = installed(code.example) if code.example else folder
+        folder = installed(code.example) if code.example else self._place(code.folder)
         is_there = not script.endswith(".py") or (folder / script).exists()
         return "" if is_there else f"There is no {shown(script)} in {shown(folder)}."
 
+    def _place(self, folder: str) -> Path:
+        """Return a folder that is named from the inventory's on."""
+        return Path(os.path.normpath(self._inventory / folder))
+
+    def _framework(self, said: str) -> str:
+        self.note(framework=said)
+        return said
+
     def _code(self, said: str) -> None:
         try:
-            self._code_of(said)
+            self.note(code=None if said == NONE else self._code_of(said))
         except (OSError, RuntimeError, ValueError) as error:
             # A name that is too long, ~NAME of a user that does not exist, or a NUL.
             why = error.strerror if isinstance(error, OSError) else error
             raise WrongAnswer(f"{shown(said)} is neither a URL nor a folder: {why}.") from error
 
-    def _code_of(self, said: str) -> None:
-        if said == "none":
-            self.note(code=None)
-            return
+    def _code_of(self, said: str) -> Code:
         framework = self.answers.framework
         if said == "example":
             if framework not in EXAMPLES:
                 raise WrongAnswer(f"There is no example for {framework}: name a URL or a folder.")
-            self.note(code=Code("example", "", "../example", True, EXAMPLES[framework]))
-            return
+            return Code("example", "", "../example", True, EXAMPLES[framework])
         repo, folder = look.code_named(said, self._inventory)
         words = re.split(r"[/:]", (repo or str(Path(said).expanduser().resolve())).rstrip("/"))
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", words[-1].removesuffix(".git")).strip("-_")[:40]
-        place = Path(os.path.normpath(self._inventory / folder)) if folder else None
-        self.note(
-            code=Code(
-                name if ENTRY_NAME.fullmatch(name) else "code",
-                repo,
-                folder,
-                bool(place and framework != "none" and (place / "requirements.txt").is_file()),
-            )
+        has_requirements = folder and (self._place(folder) / "requirements.txt").is_file()
+        return Code(
+            name if ENTRY_NAME.fullmatch(name) else "code",
+            *(repo, folder),
+            requirements=bool(has_requirements and framework != "none"),
         )
 
     def _command(self, said: str) -> None:
@@ -591,32 +473,30 @@ class Interview:
         self.note(checkpoints="" if said == NONE else said)
 
 
-def _comes_later(problem: Problem) -> bool:
-    """Return whether a problem is only that both APIs have the type, which is asked for then."""
-    return problem.field.endswith(".api") and problem.value is None
-
-
 def _local_cloud() -> tuple[str, str]:
-    """Return endpoint and project of the local cloud that this shell uses, up or not."""
     from .cloud import cloud_of_this_shell
 
     return cloud_of_this_shell()
 
 
-def _own_key() -> str:
-    return shown(os.environ.get("TPU_FLEET_SSH_KEY") or "~/.ssh/tpu_fleet")
-
-
-def _is_utf8(data: dict[str, Any]) -> bool:
+def _account(github_url: str, word: str) -> Person:
+    login, _sign, name = word.rpartition("=")
     try:
-        json.dumps(data, ensure_ascii=False, default=str).encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+        keys = public_keys(github_url, name)
+    except GitHubError as error:
+        missing = f"GitHub has no account {shown(name)}."
+        raise WrongAnswer(missing if error.status == 404 else shown(error)) from error
+    if not keys:
+        raise WrongAnswer(f"{name} has no public keys on GitHub. Leave {name} out for now.")
+    person = Person(login or name.lower(), tuple(f"{key} {name}@github" for key in keys))
+    if any(map(public_key, person.keys)):
+        raise WrongAnswer(f"GitHub's answer for {name} is no key.")
+    return person
 
 
-def _without_key(text: str) -> str:
-    return text.replace(FLEET_KEY, "")
+def _comes_later(problem: Problem) -> bool:
+    """Return whether a problem is only that both APIs have the type, which is asked for then."""
+    return problem.field.endswith(".api") and problem.value is None
 
 
 def _reason(problem: Problem) -> str:
@@ -629,23 +509,18 @@ def _reason(problem: Problem) -> str:
 
 def _words(said: str) -> list[str]:
     """Return the people of an answer; a pasted key has blanks, names are set apart by them, too."""
-    parts = [part.strip() for part in said.split(",")]
-    return [
-        word
-        for part in parts
-        for word in ([part] if re.match(r"\S+=\S+ \S", part) and _is_key(part) else part.split())
-    ]
+    words: list[str] = []
+    for part in map(str.strip, said.split(",")):
+        is_key = re.match(r"[^\s=]+=(?:ssh-|ecdsa-|sk-)\S* \S", part)
+        words += [part] if is_key else part.split()
+    return words
 
 
-def _is_key(part: str) -> bool:
-    return part.partition("=")[2].startswith(("ssh-", "ecdsa-", "sk-"))
-
-
-def _own_name() -> str | None:
+def _own_name() -> str:
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
-        return None
+        return ""
     return "me" if name == "root" else name
 
 

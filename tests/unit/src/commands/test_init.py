@@ -637,6 +637,28 @@ def test_an_earlier_answer_is_changed(run: Run) -> None:
     assert result.output.count("Step 1 of 4") == 1
 
 
+@pytest.mark.parametrize(
+    ("answers", "times"),
+    [
+        (("my-project", "a", "unrestricted", "<", "unrestricted"), 1),
+        (("my-project", "<", "my-project"), 2),
+    ],
+)
+def test_nodes_are_listed_again_only_for_a_project_that_is_typed_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch, answers: tuple[str, ...], times: int
+) -> None:
+    listed: list[str] = []
+
+    def nodes_there(project: str, _endpoint: str) -> tuple[list[str], set[str]]:
+        listed.append(project)
+        return ["old (v4-8, us-central2-b): READY"], set()
+
+    monkeypatch.setattr(interview.look, "nodes_there", nodes_there)
+    result = run("lab", "--api-endpoint", "http://127.0.0.1:9/", answers=answered(*answers))
+    assert listed == ["my-project"] * times
+    assert result.output.count("old (v4-8, us-central2-b): READY") == times
+
+
 def test_every_question_explains_itself(run: Run) -> None:
     right = ("lab", "my-project", "", "typed", "us-central2-b", "spot", "v6e-8", "tpu", "never")
     more = ("2", "first", "alice", "octocat", "y", "jax", "none", "sleep 1", "gs://a/b", "y")

@@ -81,11 +81,20 @@ GCLOUD = "local_cloud/tests/gcloud"
 # What of tests/cloud has a stage of its own.
 API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 
-# The longest scenarios of molecule. In CI tests/machines/e2e applies these roles twice, in check
-# mode and after a reboot; tests/cloud/modules (code_checkout, python_env) and tests/cloud/run_agent
-# have what they do with code, packages and runs.
+# The scenarios of molecule for roles that other stages of CI apply to machines, and the longest.
+# - tests/machines/e2e applies all roles, most of them without declarations, twice, in check mode
+#   and after a reboot, and logs in to the accounts; tests/machines/stories/test_apply.py has drift,
+#   check mode, secrets, a folder of code on all workers, and an id that another account has.
+# - tests/machines/hostile_user declares each of these roles but ray_cluster for a person who
+#   replaces their files; its boards are those of tensorboard_server.
+# - tests/cloud/modules has code_checkout and python_env, tests/cloud/run_agent has training_run,
+#   tests/unit/roles/test_definitions.py has the services of ray_cluster.
 NIGHT_SCENARIOS = tuple(
-    f"--exclude={role}" for role in ("ray_cluster", "code_checkout", "python_env", "training_run")
+    f"--exclude={role}"
+    for role in (
+        *("code_checkout", "env_secrets", "host_base", "python_env", "ray_cluster"),
+        *("tensorboard_server", "training_run", "user_accounts", "user_shell"),
+    )
 )
 
 # What a stage with machines tests: the whole product, and the machines it runs on.

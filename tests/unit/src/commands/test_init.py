@@ -298,6 +298,23 @@ def test_which_api_is_asked_where_both_have_the_type(run: Run) -> None:
     assert variables_of(FLEET)["fleet_slices"][0]["api"] == "compute"
 
 
+def test_a_typed_grant_is_for_the_api_of_its_slice(run: Run) -> None:
+    more = {"grant": "typed", "zone": "us-east5-a", "type": "v6e-8", "api": "compute"}
+    result = run("lab", *options_of(**more, count="2", ends="2027-01-31"), "--yes")
+    assert result.exit_code == 0, result.output
+    assert variables_of(FLEET)["fleet_allocations"] == [
+        {
+            "zone": "us-east5-a",
+            "accelerator_type": "v6e-8",
+            "tier": "spot",
+            "count": 2,
+            "ends": date(2027, 1, 31),
+            "api": "compute",
+        }
+    ]
+    assert check(FLEET) == ""
+
+
 def test_without_a_terminal_all_that_is_missing_is_named(run: Run) -> None:
     result = run("lab", "--project", "my-project", "--zone", "us-central2-b")
     assert result.exit_code == 2

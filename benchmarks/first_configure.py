@@ -55,7 +55,7 @@ class Machines(Fleet):
     """The demo's fleet file with other slices, and a fresh machine for each way in each round."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        super().__init__(folder, port, self.file([]))
+        super().__init__(folder, self.file([]), port=port)
         # Bytecode is kept, as on a user's computer: else Ansible compiles itself on each start.
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -81,7 +81,7 @@ class Pod(Fleet):
         self.shells = itertools.cycle(["/bin/bash", "/bin/sh"])
         self.hosts = hosts
         self.names = [f"pod-w{number}" for number in range(hosts)]
-        super().__init__(folder, port, self.file(kind))
+        super().__init__(folder, self.file(kind), port=port)
         # Bytecode is kept, as on a user's computer: else Ansible compiles itself on each start.
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
         self.kind = kind

@@ -61,8 +61,8 @@ MOST = {KILLED: 5.0, REBOOTED: 8.0, PREEMPTED: 10.0}
 class Slice(Field):
     """One slice, and its times."""
 
-    def __init__(self, folder: Path, port: int, speed: float) -> None:
-        super().__init__(folder, port, SAID, ())
+    def __init__(self, folder: Path, speed: float) -> None:
+        super().__init__(folder, SAID, ())
         self._speed = speed
 
     def begin(self) -> None:
@@ -168,13 +168,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=10)
-    parser.add_argument("--port", type=int, default=8496)
     parser.add_argument("--speed", type=float, default=10.0, help="of the cloud's clock")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     asked = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {KILLED: [], REBOOTED: [], PREEMPTED: []}
     with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
-        machine = Slice(Path(name), asked.port, asked.speed)
+        machine = Slice(Path(name), asked.speed)
         try:
             machine.begin()
             for number in range(asked.trials):

@@ -27,7 +27,8 @@ from typing import Any
 
 from measure import ROOT, Cost, Line, promises, record
 
-sys.path.insert(0, str(ROOT / "tests" / "integration" / "run_agent"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path.insert(0, str(ROOT / "tests" / "cloud" / "run_agent"))
 
 from harness import HOSTS, Worker, clean_up
 

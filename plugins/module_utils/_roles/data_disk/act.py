@@ -120,7 +120,8 @@ class Host:
         code, _out, err = self.command(["resize2fs", device.path])
         if code == 0:
             return
-        # Without CAP_SYS_RESOURCE, as in containers, the kernel grows only unmounted file systems.
+        # Without CAP_SYS_RESOURCE, as in containers, the kernel grows only unmounted file systems:
+        # x-systemd.growfs fails there. Nor does it say whether there is something to grow.
         remedy = f"{self._in_use(disk.mount)}It cannot grow while it is mounted: {err.strip()}"
         self.run("umount", disk.mount, remedy=remedy)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -245,21 +246,60 @@ def test_who_is_no_worker_is_not_listened_to(gang: Gang) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "why"),
     [
-        b"POST /heartbeat HTTP/1.1\r\nContent-Length: -1\r\n\r\n{}",
-        b"\0" * 200,
-        HEAD.pack(b"TFM1", 1, 1, bytes(8), bytes(16), bytes(32), 2**32 - 1),
-        HEAD.pack(b"TFM1", 1, 1, bytes(8), bytes(16), bytes(32), messages.MOST_BYTES + 1),
-        HEAD.pack(b"TFK1", 1, 1, bytes(8), bytes(16), bytes(32), 0),
+        (b"POST /heartbeat HTTP/1.1\r\nContent-Length: -1\r\n\r\n{}", "something else"),
+        (b"GE", "something else"),
+        (b"\0" * 200, "something else"),
+        (b"TFX1" + bytes(70), "something else"),
+        (HEAD.pack(b"TFM1", 1, 1, bytes(8), bytes(16), bytes(32), 2**32 - 1), "too long"),
+        (
+            HEAD.pack(b"TFM1", 1, 1, bytes(8), bytes(16), bytes(32), messages.MOST_BYTES + 1),
+            "too long",
+        ),
+        (HEAD.pack(b"TFK1", 1, 1, bytes(8), bytes(16), bytes(32), 0), "has to give it one"),
     ],
 )
-def test_what_is_no_message_is_refused_and_the_others_are_heard(gang: Gang, said: bytes) -> None:
+def test_what_is_no_message_is_refused_and_the_others_are_heard(
+    gang: Gang, said: bytes, why: str
+) -> None:
     line, _challenge = connected(gang)
     line.sendall(said)
     assert is_closed(line)
-    assert gang.refused("was refused")
+    assert gang.refused(why)
     assert gang.client(1).exchange(gang.report(1)) is not None
+
+
+def test_messages_may_come_in_parts_and_several_at_once(gang: Gang) -> None:
+    line, challenge = connected(gang)
+    body = messages.write(gang.report(1))
+    said = b"".join(packed(challenge, body, number=number) for number in (1, 2, 3))
+    whole = HEAD.size + len(body)
+    for part in (said[:2], said[2:90], said[90 : whole + 40], said[whole + 40 :]):
+        line.sendall(part)
+        time.sleep(0.05)
+    for number in (1, 2, 3):
+        head = HEAD.unpack(line.recv(HEAD.size, socket.MSG_WAITALL))
+        assert (head[0], head[2]) == (b"TFM1", number)
+        assert messages.read_order(line.recv(head[6], socket.MSG_WAITALL)).phase == GATHERING
+    line.close()
+
+
+def test_a_message_that_comes_byte_by_byte_is_not_awaited(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, challenge = connected(gang)
+    said = packed(challenge, messages.write(gang.report(1)))
+    with line, monkeypatch.context() as patch:
+        patch.setattr(wire, "_TIMEOUT", 0.5)
+        line.sendall(said[:100])
+        more = iter(range(100, len(said)))
+        with contextlib.suppress(ConnectionError):
+            for at in more:
+                line.sendall(said[at : at + 1])
+                time.sleep(0.05)
+    assert list(more)  # the rest, which cannot be sent any more
+    assert exchanges(gang, gang.client(2))
 
 
 def test_who_says_nothing_is_dropped_and_has_few_connections(

@@ -206,14 +206,13 @@ def _keys(user: Mapping[str, Any], machines: Sequence[Machine]) -> str:
 
 def fingerprint(key: str) -> str:
     """Show a public key as ssh-keygen -l does, without its size; empty if it is no key."""
-    kind, _space, rest = key.strip().partition(" ")
-    blob, _space, comment = rest.strip().partition(" ")
+    kind, blob, comment = [*key.split(None, 2), "", "", ""][:3]
     try:
         digest = hashlib.sha256(base64.b64decode(blob, validate=True)).digest()
     except ValueError:
         return ""
     mark = base64.b64encode(digest).decode().rstrip("=")
-    return shown(f"{kind} SHA256:{mark} {comment}") if blob else ""
+    return shown(f"{kind} SHA256:{mark} {comment.strip()}") if blob else ""
 
 
 def _around(host: str) -> str:

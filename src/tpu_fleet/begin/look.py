@@ -57,7 +57,7 @@ def own_keys() -> tuple[str, ...]:
 
 def key_line(key: str) -> str:
     """Show a public key: its kind, fingerprint and comment."""
-    return fingerprint(" ".join(key.split(maxsplit=2))).rstrip()
+    return fingerprint(key).rstrip()
 
 
 def nodes_there(project: str, endpoint: str) -> tuple[list[str], set[str]]:

@@ -129,5 +129,7 @@ def test_people_know_which_key_opens_and_where_another_name_goes() -> None:
     text = guide({"name": "matt", "keys": [f"{key} matt@gcp", "cut"]}, [SOLO, *PAIR], {})
     assert "ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA matt@gcp" in text
     assert "Host solo pair pair-w*\n       IdentityFile ~/.ssh/NAME-OF-YOUR-KEY" in text
+    text = guide({"name": "matt", "keys": [f"{key.replace(' ', chr(9))}\tmatt@gcp "]}, [SOLO], {})
+    assert "ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA matt@gcp" in text
     text = guide({"name": "matt"}, [SOLO], {})
     assert "none yet: send the one line of your .pub file" in text

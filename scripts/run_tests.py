@@ -35,7 +35,7 @@ FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERRO
 NOTE = "note: "
 TELL_EVERY = 60.0
 # How pytest prints what took long.
-SLOW = re.compile(r"^(\d+[.]\d+)s (?:call|setup|teardown) +(tests/\S+)", re.MULTILINE)
+SLOW = re.compile(r"(?m)^(\d+[.]\d+)s (?:call|setup|teardown) +((?:local_cloud/)?tests/\S+)")
 
 
 @dataclass(frozen=True)

@@ -229,8 +229,8 @@ def test_a_mistake_in_the_fleet_file_is_told_and_what_was_read_before_holds(
     watched.until(lambda: "Over: The fleet file cannot be read" in hook.titles())
 
 
-# In CI tests/unit/src/watch/test_seen.py has what is told of a grant, and test_decide.py what is
-# done about it.
+# In CI tests/unit/src/watch/test_seen.py has the messages about a grant, and test_plan.py of _fleet
+# the deletions.
 @pytest.mark.night
 def test_what_the_grant_does_not_hold_any_more_is_told_and_deleted(
     cloud: Emulator, watched: Any

@@ -71,7 +71,8 @@ class Version:
         state = folder / f"state-{self.name}"
         self.inventory = folder / f"inventory-{self.name}"
         shutil.copytree(self.folder / "inventory", self.inventory)
-        (folder / "examples").exists() or (folder / "examples").symlink_to(ROOT / "examples")
+        if not (folder / "examples").exists():
+            (folder / "examples").symlink_to(ROOT / "examples")
         where = self.inventory / "fleet.tpu.yml"
         where.write_text(where.read_text().replace(":8470/", f":{PORTS[self.name]}/"))
         self.env |= {

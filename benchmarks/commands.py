@@ -13,6 +13,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from measure import ROOT, Cost, Line, interleaved, measured, medians, promises, record, table
@@ -53,14 +54,10 @@ def main() -> None:
         try:
             fleet.play("site.yml")
             rows = {
-                f"tpu-fleet {word}": lambda word=word: measured(
-                    ["tpu-fleet", word], env=fleet.env, cwd=ROOT
-                )
+                f"tpu-fleet {word}": partial(measured, ["tpu-fleet", word], env=fleet.env, cwd=ROOT)
                 for word in MOST
             }
-            rows |= {
-                f"TAB after {words}": lambda words=words: tab(words, fleet.env) for words in TABS
-            }
+            rows |= {f"TAB after {words}": partial(tab, words, fleet.env) for words in TABS}
             for run in rows.values():
                 run()
             runs = interleaved(rows, asked.repeat)

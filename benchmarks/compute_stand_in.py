@@ -128,7 +128,7 @@ def instance(project: str, zone: str, index: int) -> dict[str, Any]:
 def compute_api(project: str, zone: str, count: int) -> Iterator[str]:
     """Answer aggregated lists of so many instances; give the address."""
     all_of_them = [instance(project, zone, index) for index in range(count)]
-    pages = []
+    pages: list[bytes] = []
     for start in range(0, count, PAGE):
         found = all_of_them[start : start + PAGE]
         page: dict[str, Any] = {
@@ -172,7 +172,8 @@ def collections(kept: Path, folder: Path, address: str) -> Path:
         print(f"Getting {PACKAGE} …", file=sys.stderr)
         uv = Path(sys.executable).with_name("uv")
         trial = kept / "new"
-        argv = [uv, "pip", "install", "--quiet", "--no-deps", "--target", trial, PACKAGE]
+        install = ("pip", "install", "--quiet", "--no-deps", "--target")
+        argv: list[str | Path] = [uv, *install, trial, PACKAGE]
         subprocess.run(argv, check=True)
         trial.rename(unpacked)
     place = folder / "ansible_collections" / "google" / "cloud"

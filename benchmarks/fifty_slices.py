@@ -51,7 +51,7 @@ def apply(address: str, params: dict[str, Any]) -> tuple[float, dict[str, int]]:
     fleet = Fleet.from_params(params, PROJECT)
     requests.delete(f"{address}_cloud/requests", timeout=10).raise_for_status()
     started = time.monotonic()
-    result = FleetApplier(TpuApi(client), fleet, timeout=600.0, holder="benchmark").apply()
+    result = FleetApplier(TpuApi(client), fleet, timeout=600.0).apply()
     took = time.monotonic() - started
     if result.missing:
         sys.exit(f"Not all slices are ready: {', '.join(map(str, result.missing))}")

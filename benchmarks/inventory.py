@@ -44,7 +44,7 @@ PEER_WORKERS = 1000
 NODES, GROUPS = "nodes of eight workers", "groups of eight instances"
 SMALL_NODES, ALONE = "nodes of one worker", "instances alone"
 OURS, PEER = "tpu.fleet.tpu, keys verified", "gcp_compute, nine expressions"
-COMMAND = [Path(sys.executable).with_name("ansible-inventory"), "--list", "-i"]
+COMMAND: list[str | Path] = [Path(sys.executable).with_name("ansible-inventory"), "--list", "-i"]
 
 
 def inventory_file(folder: Path, name: str, address: str, **options: Any) -> Path:
@@ -181,7 +181,7 @@ def plugin_alone(folder: Path, addresses: dict[str, str], repeat: int) -> dict[s
 
     def once(file: Path) -> Cost:
         output = file.with_suffix(".out")
-        argv = [sys.executable, __file__, "--parse-alone", file]
+        argv: list[str | Path] = [sys.executable, __file__, "--parse-alone", file]
         measured(argv, environment(folder), folder, output)
         return Cost(**json.loads(output.read_text()))
 

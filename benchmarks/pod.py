@@ -65,7 +65,11 @@ PLAYS = frozenset({"unchanged", "changed", "push"})
 # So many hosts on one computer get neither code nor packages, to be set up in some minutes. What a
 # host looks at when nothing is to do is the same.
 BARE_FROM = 64
-BARE = {"code_checkout_trees": [], "host_base_packages": [], "user_shell_packages": []}
+BARE: dict[str, list[Any]] = {
+    "code_checkout_trees": [],
+    "host_base_packages": [],
+    "user_shell_packages": [],
+}
 
 # Each of these takes exactly one connection and one command for each host, whatever happens.
 ONE_AND_ONE = frozenset({"ssh (OpenSSH)", "ssh (asyncssh)", "exec", "unchanged", "changed"})

@@ -37,7 +37,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Clien
 
 from tpu_fleet.watch.decide import jobs  # noqa: E402
 from tpu_fleet.watch.ground import Ground, Settings  # noqa: E402
-from tpu_fleet.watch.loop import Options, Watcher  # noqa: E402
+from tpu_fleet.watch.loop import Watcher  # noqa: E402
+from tpu_fleet.watch.state import Options  # noqa: E402
 
 ZONE, KIND = "us-central1-a", "v5litepod-8"
 KEYS = {"accelerator_type": KIND, "zone": ZONE, "tier": "on_demand"}
@@ -108,7 +109,7 @@ def watcher_of(address: str, fleet: Fleet, folder: Path) -> Watcher:
         "notify": [],
         "runs": [],
     }
-    watcher.settings = Settings.from_dict(said)
+    watcher.state.settings = Settings.from_dict(said)
     return watcher
 
 
@@ -134,12 +135,13 @@ def main() -> None:
             return sum(status.phase == "ready" for status in plan.statuses) - len(plan.actions)
 
         watcher = watcher_of(address, fleet, Path(name) / "watch")
+        state = watcher.state
 
         def watched() -> int:
             watcher.look_at_slices()
             watcher.save()
-            todo = jobs(watcher.memory, watcher.seen, busy=(), gate_free=True, slots=4, now=0.0)
-            return len(watcher.seen) - len(todo)
+            todo = jobs(state.memory, state.seen, busy=(), gate_free=True, slots=4, now=0.0)
+            return len(state.seen) - len(todo)
 
         rows = {
             "requests and json alone": counted(bare(address), asked.nodes),

@@ -37,6 +37,7 @@ sys.path.insert(0, str(ROOT / "roles" / "python_env" / "files"))
 import package_cache  # noqa: E402
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.build import (  # noqa: E402
     Builder,
+    Site,
     Tools,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import (  # noqa: E402
@@ -98,8 +99,9 @@ def with_uv(folder: Path, specs: list[VenvSpec], shared: str = "") -> None:
     made = tools(folder, shared)
     with made.at_work():
         for spec in specs:
-            builder = Builder(made, spec, "cpu", "")
-            builder.build(builder.resolve(owner), folder / "venvs" / spec.name, owner)
+            builder = Builder(made, spec, "cpu", {})
+            place = folder / "venvs" / spec.name
+            builder.build(builder.resolve(owner), place, Site(place, owner, owner))
 
 
 def with_pip(folder: Path, specs: list[VenvSpec]) -> None:
@@ -116,7 +118,7 @@ def with_pip(folder: Path, specs: list[VenvSpec]) -> None:
     for spec in specs:
         venv = folder / "venvs" / spec.name
         subprocess.run([PYTHON, "-m", "venv", "--clear", venv], check=True)
-        argv = [
+        argv: list[str | Path] = [
             venv / "bin" / "python",
             "-m",
             "pip",

@@ -34,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = ("tests/support", "local_cloud/tests/support", "tests/worlds")
 sys.path[:0] = [str(ROOT / name) for name in SHARED]
 
-from chaos.field import FLEET, SAVED, SOLO, USER, Field, Unreachable, packages_of  # noqa: E402
+from chaos.field import FLEET, SAVED, USER, Field, Unreachable, packages_of  # noqa: E402
+from chaos.plan import SOLO  # noqa: E402
 from fleet import wait_until  # noqa: E402
 
 PREEMPTED, REBOOTED, KILLED = "preempted", "rebooted", "killed"

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,8 @@ def main() -> None:
             for row, worker in told.items():
                 process = worker.process
                 assert process is not None
-                rows[f"{row}: the agent"] = lambda pid=process.pid: [pid]
-                rows[f"{row}: all of it"] = lambda worker=worker: belonging_to(worker)
+                rows[f"{row}: the agent"] = partial(list, (process.pid,))
+                rows[f"{row}: all of it"] = partial(belonging_to, worker)
             parts = {row: sorted(map(name_of, belonging_to(one))) for row, one in told.items()}
             runs = measured(rows, asked.seconds)
             for one in workers:

@@ -230,7 +230,7 @@ class Shown:
     def __init__(self, env: dict[str, str], folder: Path) -> None:
         ours, theirs = pty.openpty()
         subprocess.run(["stty", "rows", "50", "cols", "160"], stdin=theirs, check=True)
-        argv = [BIN / "tpu-fleet", "top", "--every", str(EVERY)]
+        argv: list[str | Path] = [BIN / "tpu-fleet", "top", "--every", str(EVERY)]
         self.process = subprocess.Popen(
             argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=folder, close_fds=True
         )

@@ -230,7 +230,11 @@ class Field(Fleet):
 
     def _ssh(self, node: str, worker: int) -> list[str]:
         address = self.worker(node, worker)["internal_ip"]
-        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+        options: tuple[str, ...] = (
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "LogLevel=ERROR",
+        )
         options += ("ConnectTimeout=20", "BatchMode=yes")
         # One login for many looks; it is given up soon when its machine is not the same any more.
         options += ("ControlMaster=auto", f"ControlPath={self.folder}/cm-%h", "ControlPersist=120")

@@ -94,22 +94,13 @@ def watcher_of(address: str, fleet: Fleet, folder: Path) -> Watcher:
     ground = Ground((), folder)
     ground.make()
     watcher = Watcher(ground, Options())
-    said = {
-        "project": PROJECT,
-        "api_endpoint": address,
+    params = {
         "owner": "managed",
         "zone": ZONE,
         "slices": [{"name": want.name, **KEYS} for want in fleet.slices],
         "allocations": "unrestricted",
-        "warn_days": 7,
-        "prune": False,
-        "ssh_keys": [],
-        "state_dir": str(folder),
-        "inventory": [],
-        "notify": [],
-        "runs": [],
     }
-    watcher.state.settings = Settings.from_dict(said)
+    watcher.state.settings = Settings(PROJECT, address, params, folder, notify=(), runs=())
     return watcher
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 # /dev/vfio/vfio is no chip: each program that uses any device by VFIO opens it.
 DEVICE = re.compile(r"/dev/(accel\d+|accel/\d+|vfio/\d+)")
+# Where root alone makes files: a user's own mount, below /dev/shm, could keep a look at it waiting.
+OF_ROOT = re.compile(r"/dev/((accel|vfio)/)?[^/]+")
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def _chip(file: str, root: Path, numbers: set[int]) -> str:
         if DEVICE.fullmatch(name):
             return name
         # In a container the same chip may have another name.
-        is_chip = bool(numbers) and target.startswith("/dev/")
+        is_chip = bool(numbers) and OF_ROOT.fullmatch(target)
         return target if is_chip and os.stat(file).st_rdev in numbers else ""  # noqa: PTH116
     except OSError:
         return ""  # It was closed meanwhile.

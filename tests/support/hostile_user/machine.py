@@ -34,8 +34,9 @@ chmod 666 {shared.CANARY}
 echo SECRET-OF-ROOT > /srv/roots/secret
 echo SECRET-OF-ROOT > /srv/roots/folder/secret
 chmod 600 /srv/roots/secret
-# There is no chip: a null device stands for one, and the run agent looks who uses it.
-mknod -m 666 /dev/accel0 c 1 3
+# There is no chip: a device that few programs open stands for one, as the run agent looks who uses
+# the device's number under any name.
+mknod -m 666 /dev/accel0 c 1 7
 # Who reads without end is ended here, and not the computer's other work. Where machines are
 # containers there may be no other limit of memory.
 mkdir -p /etc/systemd/system.conf.d

@@ -57,3 +57,14 @@ def test_a_chip_under_another_name_is_known_by_its_number() -> None:
         entry = f"/proc/self/fd/{file.fileno()}"
         assert chip_holders._chip(entry, Path("/"), {number}) == os.devnull
         assert chip_holders._chip(entry, Path("/"), set()) == ""
+
+
+def test_a_file_of_a_users_own_mount_is_not_looked_at(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program may never answer, and root would wait for it."""
+    shm = "/dev/" + "shm"
+    process(root, 9, f"{shm}/mine/file", f"{shm}/file", "/dev/mqueue/x")
+    monkeypatch.setattr(chip_holders.os, "stat", lambda path: pytest.fail(f"looked at {path}"))
+    entries = [entry.path for entry in os.scandir(root / "proc/9/fd")]
+    assert [chip_holders._chip(entry, Path("/"), {7}) for entry in entries] == [""] * 3

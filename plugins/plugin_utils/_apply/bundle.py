@@ -16,15 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 # The parts of the collection that a host needs; inventory and the controller's lookups stay here.
-PARTS = ("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles")
+PARTS = (
+    *("plugins/callback", "plugins/filter", "plugins/module_utils", "plugins/modules", "roles"),
+    # What the filters of roles import.
+    "plugins/plugin_utils/_roles",
+)
 ACTIONS = ("plugins/action/first_boot.py", "plugins/action/host_doctor.py")
 # On the host, and only there, it is the action plugin of the modules without another one.
 IN_PROCESS = "plugins/plugin_utils/_core/in_process.py"
-# What the filters of roles import.
-BESIDE = tuple(
-    f"plugins/plugin_utils/_roles/{name}.py"
-    for name in ("__init__", "settings", "specs", "variables")
-)
 RUNTIME = "meta/runtime.yml"
 NAMES = (RUNTIME, "galaxy.yml")
 # Left out of roles, because no run of a role needs it.
@@ -80,7 +79,7 @@ def _files(root: Path) -> Iterator[str]:
             folders[:] = set(folders).difference(_LEFT_OUT)
             inside = folder[len(f"{root}/") :]
             yield from (f"{inside}/{name}" for name in names if name not in _LEFT_OUT)
-    beside = (*ACTIONS, IN_PROCESS, *BESIDE, *NAMES)
+    beside = (*ACTIONS, IN_PROCESS, *NAMES)
     yield from (name for name in beside if (root / name).is_file())
 
 

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Code that several modules on a worker share: state, users, services, runs. Standard library only.
 
-May import: _tpu.
+May import: _schema.
 """

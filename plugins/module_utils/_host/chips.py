@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._tpu.accelerators import GENERATIONS
+from .._schema.accelerators import GENERATIONS
 
 GOOGLE = "0x1ae0"
 # Google's network cards and disks have the same vendor; the PCI base class marks chips, also

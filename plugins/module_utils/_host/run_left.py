@@ -20,6 +20,8 @@ from .runs import RunFiles
 SECONDS = 500.0
 """The time limit of a look into all folders of a run; the task's own is longer."""
 MOST_BYTES = 1 << 26
+ORIGINS = "code"
+"""The folder beside a run's status that says where each version that it was given comes from."""
 
 
 class Entry(NamedTuple):
@@ -91,6 +93,7 @@ def left_by(
         own = [
             Entry("", str(there.logs / run), "."),
             Entry("", str(there.states / run), "status.json"),
+            Entry("", str(there.states / run), ORIGINS),
         ]
         left = [entry for entry in own if _is_there(entry)]
         missing = []

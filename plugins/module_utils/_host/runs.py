@@ -15,13 +15,29 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .run_states import FAILED, NOT_BACK, NOT_STARTED, PENDING, RUNNING, STOPPED, SUCCEEDED
+from .run_states import (
+    ENDED,
+    FAILED,
+    NOT_BACK,
+    NOT_STARTED,
+    PENDING,
+    RUNNING,
+    STOPPED,
+    SUCCEEDED,
+)
 
 BACK = {RUNNING, SUCCEEDED}
 FRESH = 12.0
 """Seconds for which a state is new: a restart takes some, and so does a look at environments."""
 LOG_LEAST = 1 << 29
 """A log may be from a time in which its run was declared to keep more."""
+MARK = "stopped.json"
+"""The file in a run's state folder that keeps its agent from starting; `tpu-fleet stop` writes it.
+
+It has `by`, who stopped the run, and `at`, when.
+"""
+AGENT = b"tpu_fleet_run.py\0agent\0"
+"""In the command line of an agent."""
 LONG = ("history", "peers", "loss_watch")  # left out where all runs are listed
 
 
@@ -93,6 +109,7 @@ class RunFiles:
         self.definitions = top / "etc/tpu-fleet/runs"
         self.logs = top / "var/log/tpu-fleet/runs"
         self.mounts = top / "proc/self/mounts"
+        self.processes = top / "proc"
         self.boot = top / "proc/sys/kernel/random/boot_id"
 
     def status(self, run: str) -> dict[str, Any]:
@@ -113,11 +130,41 @@ class RunFiles:
         status = self.status(run)
         if status:
             told = {key: value for key, value in status.items() if key not in LONG}
-            return told if self.is_declared(run) else {**told, "declared": False}
+            told = told if self.is_declared(run) else {**told, "declared": False}
+            return {**told, **self._held(run, told)}
         declared = self.definition(run)
         if declared:
-            return {"run": run, "user": declared.get("user", ""), "state": NOT_STARTED}
+            told = {"run": run, "user": declared.get("user", ""), "state": NOT_STARTED}
+            return {**told, **self._held(run, told)}
         return {}
+
+    def mark(self, run: str) -> Path:
+        """Return the path of the file that keeps a run stopped."""
+        return self.states / run / MARK
+
+    def stopped_by(self, run: str) -> str:
+        """Return who keeps a run stopped; empty if it may run."""
+        if not self.mark(run).exists():
+            return ""
+        by = read_json(self.mark(run)).get("by")
+        return by if isinstance(by, str) and by else "an unknown person"
+
+    def _held(self, run: str, told: dict[str, Any]) -> dict[str, Any]:
+        """Return state and reason of a run that is kept stopped, also if it ended otherwise."""
+        by = self.stopped_by(run)
+        if not by or told.get("state") in ENDED:
+            return {}
+        reason = f"{by} stopped it; to start it: tpu-fleet start {run}"
+        # After a power failure the status is that of before, and no agent corrects it.
+        stopped = {} if self._agent_lives(told) else {"state": STOPPED}
+        return {"reason": reason, **stopped}
+
+    def _agent_lives(self, told: dict[str, Any]) -> bool:
+        try:
+            words = (self.processes / str(told.get("agent_pid")) / "cmdline").read_bytes()
+        except OSError:
+            return False
+        return AGENT in words
 
     def is_declared(self, run: str) -> bool:
         """Return whether a run has its definition; true where that cannot be seen."""
@@ -162,8 +209,13 @@ class RunFiles:
         return str(told.get("state", "not there"))
 
     def is_back(self, run: str) -> bool:
-        """Return whether a run is where it should be: one that waits for another run's chips is."""
+        """Return whether a run is where it should be: one that waits for another run's chips is.
+
+        So is one that a person keeps stopped.
+        """
         state = self.state_now(run)
+        if state == STOPPED:
+            return bool(self.stopped_by(run))
         return state in BACK or (state == PENDING and bool(self.told(run).get("queue")))
 
     def is_between(self, run: str, now: float) -> bool:

@@ -9,12 +9,15 @@ import json
 import os
 import subprocess
 import tarfile
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from .unpack import link_target
 
 MARKER = ".tpu-fleet-snapshot.json"
+MAX_BYTES = 256 << 20
+"""The most bytes of a folder, unless its declaration says otherwise."""
 _NEVER = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
 # Accept a folder of another user, as in a container, but run none of the programs it configures.
 _TRUSTING = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
@@ -118,14 +121,29 @@ def digest_of(entries: list[Entry]) -> str:
 
 
 def pack(folder: Path, entries: list[Entry], digest: str) -> bytes:
-    """Return the archive; its marker comes last, so that an archive with it is complete."""
+    """Return the archive of a folder."""
+    return pack_of(lambda entry: (folder / entry.path).read_bytes(), entries, digest)
+
+
+def pack_of(
+    read: Callable[[Entry], bytes], entries: Iterable[Entry], digest: str, level: int = 9
+) -> bytes:
+    """Return the archive; its marker comes last, so that an archive with it is complete.
+
+    `read` returns the content of a file, `level` is how hard to compress.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        _fill(archive, folder, entries, digest)
-    return gzip.compress(buffer.getvalue(), mtime=0)
+        _fill(archive, read, entries, digest)
+    return gzip.compress(buffer.getvalue(), level, mtime=0)
 
 
-def _fill(archive: tarfile.TarFile, folder: Path, entries: list[Entry], digest: str) -> None:
+def _fill(
+    archive: tarfile.TarFile,
+    read: Callable[[Entry], bytes],
+    entries: Iterable[Entry],
+    digest: str,
+) -> None:
     for entry in entries:
         member = tarfile.TarInfo(entry.path)
         if entry.kind == "link":
@@ -133,7 +151,7 @@ def _fill(archive: tarfile.TarFile, folder: Path, entries: list[Entry], digest: 
             member.linkname = entry.identity
             archive.addfile(member)
             continue
-        data = (folder / entry.path).read_bytes()
+        data = read(entry)
         if hashlib.sha256(data).hexdigest() != entry.identity:
             raise SnapshotError(f"{entry.path} changed while it was packed; try again")
         member.mode = 0o755 if entry.executable else 0o644
@@ -144,3 +162,35 @@ def _fill(archive: tarfile.TarFile, folder: Path, entries: list[Entry], digest: 
     member.mode = 0o644
     member.size = len(marker)
     archive.addfile(member, io.BytesIO(marker))
+
+
+def description(name: str, entries: Iterable[Entry], digest: str) -> bytes:
+    """Return what is kept beside an archive: its digest, and its files."""
+    lines = [entry.line() for entry in entries]
+    text = json.dumps({"digest": digest, "name": name, "files": lines}, indent=2)
+    return (text + "\n").encode("utf-8", "surrogateescape")
+
+
+def refuse_too_much(entries: list[Entry], limit: int) -> None:
+    """Name the largest files of a folder that is no longer code alone."""
+    total = sum(entry.size for entry in entries)
+    if total > limit:
+        largest = sorted(entries, key=lambda entry: -entry.size)[:3]
+        names = ", ".join(f"{entry.path} ({entry.size:,} bytes)" for entry in largest)
+        raise SnapshotError(
+            f"the folder holds {total:,} bytes, more than max_bytes {limit:,}. "
+            f"The largest: {names}. Name them in .gitignore"
+        )
+
+
+def keep(target: Path, name: str, folder: Path, entries: list[Entry], digest: str) -> None:
+    """Write archive and description of a folder, each in one step."""
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _replace(target / f"{name}.tar.gz", pack(folder, entries, digest))
+    _replace(target / f"{name}.json", description(name, entries, digest))
+
+
+def _replace(path: Path, data: bytes) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(data)
+    new.replace(path)

@@ -1,20 +1,30 @@
-"""Start the run agent that lies beside this file."""
+"""Start the run agent that lies beside this file, or one of its helpers."""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 # With -I, Python does not look beside this file by itself.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+# What the agent starts: a helper loads its own module, and needs little memory, as some stay.
+_HELPERS = {
+    "hand": "hand",
+    "log": "logs",
+    "look": "folder_look",
+    "program": "program",
+    "start": "save_request",
+}
+
 
 def main() -> int:
-    """Run one command; the hand, which stays, needs nothing of the others."""
-    if sys.argv[1:] == ["hand"]:
-        from run_agent import hand
-
-        return hand.work()
+    """Run one command."""
+    command, *words = sys.argv[1:] or [""]
+    if command in _HELPERS:
+        helper: int = import_module(f"run_agent.act.{_HELPERS[command]}").main(words)
+        return helper
     from run_agent import cli
 
     return cli.main(sys.argv[1:])

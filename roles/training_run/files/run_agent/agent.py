@@ -5,30 +5,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, Optional
+from typing import Any
 
-from . import (
-    keys,
-    loss,
-    maintenance,
-    member,
-    notify,
-    processes,
-    save_request,
-    secrets,
-    status,
-    store,
-    story,
-    terminal,
-    wire,
-)
-from .config import Config, load
-from .gang_state import (
+from .act import metadata, processes, save_request, secrets, store, terminal
+from .act.definitions import load
+from .act.hand import CannotReach, Glance, Hand
+from .act.hang import HangNote
+from .act.progress import Progress
+from .act.readiness import Readiness, marked
+from .decide import loss, maintenance, member, status, story
+from .decide.config import Config
+from .decide.gang_state import (
     GATHERING,
     INFRASTRUCTURE_CAUSES,
     PORT_TAKEN,
@@ -36,18 +29,17 @@ from .gang_state import (
     TOLD_TO_STOP,
     Report,
 )
-from .hand import CannotReach, Glance, Hand
-from .hang import HangNote
-from .journal import Journal
-from .leader import Leader
-from .progress import Progress
-from .readiness import Readiness, marked
-from .refusals import Refusals
-from .run_states import RUNNING
+from .decide.run_states import RUNNING
+from .talk import keys, systemd, wire
+from .talk.journal import Journal
+from .talk.leader import Leader
+from .talk.refusals import Refusals
 
 # The signals that an agent that takes over handles, also when they are sent before it can.
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _HURRY = 0.05  # seconds to the next look when the gang has just gone on
+_SOON = 0.1  # while it stops or gathers, for so long after it has gone on: people wait for it then
+_SOON_FOR = 5.0
 
 
 class Agent:
@@ -60,18 +52,19 @@ class Agent:
         self.trying_again = False
         self._hear_signals()
         self.boot_id = processes.boot_id()
-        self.order: Optional[member.Order] = None
+        self.order: member.Order | None = None
         self.answered = time.monotonic()
         self.born = time.monotonic()
-        self.signalled: Optional[float] = None
+        self.gone_on = self.born
+        self.signalled: float | None = None
         self.cause = ""
         self.deaf = ""
         self.step_noted = 0.0
         self.progress_told = time.monotonic()
-        self.tail: List[str] = []
-        self.queue: Optional[Dict[str, Any]] = None
+        self.tail: list[str] = []
+        self.queue: dict[str, Any] | None = None
         self.adrift = False
-        self.clock_ahead: Optional[float] = None
+        self.clock_ahead: float | None = None
         self.hand = Hand(self.config.user)
         self.glance = Glance()
         self.out_of_reach = ""
@@ -87,13 +80,13 @@ class Agent:
         self.secrets = secrets.Keeper(self.config)
         self.leader = Leader(self.config, self.boot_id) if self.config.leader else None
         self.refusals = Refusals()
-        self.server: Optional[wire.Server] = None
+        self.server: wire.Server | None = None
         self._meet_the_gang()
         self.journal = Journal(self.config, self.boot_id, self.hand)
         self.progress = Progress(self.config, time.monotonic(), self.hand)
         self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
         self.hang = HangNote(self.config, self.hand)
-        self.watch = maintenance.Watch(self.config.metadata, self.config.timing.metadata)
+        self.watch = metadata.Watch(self.config.metadata, self.config.timing.metadata)
 
     def run(self) -> bool:
         """Look after the run; return whether a new agent shall take over."""
@@ -124,26 +117,43 @@ class Agent:
             if self.reloading:
                 return True
             news = before and self.order and before.token != self.order.token
-            pause = min(tick, _HURRY) if news else tick
-            time.sleep(max(0.0, pause - (time.monotonic() - begun)))
+            self._wait(self._pause(bool(news)) - (time.monotonic() - begun))
+
+    def _pause(self, news: bool) -> float:
+        """Return the seconds from one look to the next."""
+        tick, now = self.config.timing.tick, time.monotonic()
+        if news:
+            self.gone_on = now
+            return min(tick, _HURRY)
+        order, own = self.order, self.config.definition
+        between = order is None or order.definition != own or order.phase in (GATHERING, STOPPING)
+        return min(tick, _SOON) if between and now - self.gone_on < _SOON_FOR else tick
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, but not after a signal, on which people wait."""
+        if seconds > 0 and select.select([self._woken], [], [], seconds)[0]:
+            os.read(self._woken, 4096)
 
     def _hear_signals(self) -> None:
         """Take signals from here on: systemd reloads nothing that has not said that it is ready."""
+        self._woken, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._leave)
         signal.signal(signal.SIGINT, self._leave)
         signal.signal(signal.SIGHUP, self._reload)
         signal.signal(signal.SIGUSR1, self._try_again)
         # Signals that came while this agent took over from the one before are handled now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
-        notify.tell_systemd("begins", ready=True)
+        systemd.tell("begins", ready=True)
 
-    def _leave(self, _number: int, _frame: Optional[FrameType]) -> None:
+    def _leave(self, _number: int, _frame: FrameType | None) -> None:
         self.leaving = True
 
-    def _reload(self, _number: int, _frame: Optional[FrameType]) -> None:
+    def _reload(self, _number: int, _frame: FrameType | None) -> None:
         self.reloading = True
 
-    def _try_again(self, _number: int, _frame: Optional[FrameType]) -> None:
+    def _try_again(self, _number: int, _frame: FrameType | None) -> None:
         self.trying_again = True
 
     def _meet_the_gang(self) -> None:
@@ -174,7 +184,8 @@ class Agent:
                 hands_out=not config.slices,
             )
         except OSError as error:  # the address may come up after us
-            self.deaf = f"cannot listen on {config.hosts[0]}:{config.peer_port}: {error.strerror}"
+            why = os.strerror(error.errno or 0)
+            self.deaf = f"cannot listen on {config.hosts[0]}:{config.peer_port}: {why}"
             if error.errno == errno.EADDRINUSE:
                 self.deaf += "; give the run another peer_port"
             return
@@ -227,7 +238,7 @@ class Agent:
         age = time.monotonic() - self.born
         uid = terminal.uid_of(self.config.user)
 
-        def started(pid: int) -> Optional[int]:
+        def started(pid: int) -> int | None:
             return processes.start_time(pid) if processes.belongs_to(pid, uid) else None
 
         seen = status.look(self.memory, record, None, self.boot_id, started, age)
@@ -372,7 +383,7 @@ class Agent:
             self.tail = [str(error)]
             self.journal.ended(self.memory, self.tail)
 
-    def _processes(self, parent: Optional[int] = None) -> List[int]:
+    def _processes(self, parent: int | None = None) -> list[int]:
         # A file of the user's names the parent: of what is below only the user's count.
         uid = terminal.uid_of(self.config.user)
         found = marked(self.config)
@@ -380,7 +391,7 @@ class Agent:
             found |= {p for p in processes.descendants(parent) if processes.belongs_to(p, uid)}
         return sorted(found - {os.getpid()})
 
-    def _signal(self, number: int, parent: Optional[int] = None) -> None:
+    def _signal(self, number: int, parent: int | None = None) -> None:
         uid = terminal.uid_of(self.config.user)
         processes.send(self._processes(parent), number, uid)
 
@@ -411,10 +422,10 @@ class Agent:
             self.memory = replace(self.memory, announced=name)
             if ahead is not None:
                 self.journal.tell(self.memory, "maintenance-announced", when=ahead.window or None)
-        told = loss.news(self.loss_told, self.losses, self._knows_checkpoints())
-        if told is not None:
+        news = loss.news(self.loss_told, self.losses, self._knows_checkpoints())
+        if news is not None:
             self.loss_told = self.losses.trouble
-            self.journal.tell_all(self.memory, [told])
+            self.journal.tell_all(self.memory, [news])
         if self.readiness.disk_news:
             self.journal.tell(self.memory, "disk-low", what=self.readiness.disk_news)
             self.readiness.disk_news = ""
@@ -454,14 +465,13 @@ class Agent:
             self.memory,
             reason=self._reason(local),
             problems=[text for text in problems if text],
+            agent_pid=os.getpid(),
             dropped=self.glance.dropped_bytes,
             peers=self.leader.peers() if self.leader else None,
             queue=self.order.queue if self.order else None,
         )
         self.kept.save(shown)
-        notify.tell_systemd(
-            f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip()
-        )
+        systemd.tell(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())
 
     def _reason(self, local: member.Local) -> str:
         if self.leaving:

@@ -9,35 +9,25 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import List, Optional
 
-from . import folder_look, logs, processes, program, save_request, store
+from .act import processes, store
+from .act.definitions import load
 from .agent import HEARD, Agent
-from .config import Config, load
+from .decide.config import Config
 
 _DEFINITIONS = Path("/etc/tpu-fleet/runs")
 
 
-def main(argv: List[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run one command."""
     parser = argparse.ArgumentParser(prog="tpu-fleet-run", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     agent = commands.add_parser("agent", help="look after a run (systemd starts this)")
     agent.add_argument("--definition", type=Path, required=True)
-    child = commands.add_parser("program", help="run the program of a run (tmux starts this)")
-    child.add_argument("launch", type=Path)
-    look = commands.add_parser("look", help="look at a checkpoint folder (the agent starts this)")
-    look.add_argument("what")
-    commands.add_parser("start", help="run what standard input says (the agent starts this)")
-    log = commands.add_parser("log", help="write standard input to a log (tmux starts this)")
-    log.add_argument("--file", type=Path, required=True)
-    log.add_argument("--health", type=Path, required=True)
-    log.add_argument("--bytes", type=int, required=True)
-    log.add_argument("--keep", type=int, required=True)
     for name, text in (
         ("status", "print a run's status on this worker"),
         ("again", "try a run that has ended once more, from its checkpoint"),
-        ("check", "wait until the agent has taken up the definition on this host"),
+        ("check", "wait until the agent has taken up the definition, unless it is kept stopped"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("run", nargs="+" if name == "check" else 1)
@@ -49,16 +39,6 @@ def main(argv: List[str]) -> int:
             # Without its handlers a signal would end the new agent before it begins.
             signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
             os.execv(sys.executable, [sys.executable, "-I", sys.argv[0], *argv])  # noqa: S606 - our own interpreter, no shell
-        return 0
-    if options.command == "program":
-        return program.launch(options.launch)
-    if options.command == "look":
-        return folder_look.child(options.what)
-    if options.command == "start":
-        return save_request.start()
-    if options.command == "log":
-        target = logs.LogFile(options.file, options.bytes, options.keep)
-        logs.pump(sys.stdin.fileno(), target, logs.Health(options.health, options.file))
         return 0
     return _for_people(options)
 
@@ -82,7 +62,7 @@ def _for_people(options: argparse.Namespace) -> int:
     return _again(config)
 
 
-def _status(config: Config) -> "dict[str, object]":
+def _status(config: Config) -> dict[str, object]:
     kept = store.Kept(config.paths.state / "status.json", config.paths.runtime / "status.json")
     return kept.load() or {}
 
@@ -106,7 +86,7 @@ def _again(config: Config) -> int:
     return 0
 
 
-def _agent(shown: "dict[str, object]") -> Optional[int]:
+def _agent(shown: dict[str, object]) -> int | None:
     """Return the agent that wrote a status, if it lives: after a reboot its number is another's."""
     pid = shown.get("agent_pid")
     if not isinstance(pid, int) or processes.start_time(pid) is None:
@@ -120,6 +100,9 @@ def _check(config: Config, wait: float) -> int:
         shown = _status(config)
         if _agent(shown) is not None and shown.get("definition") == config.definition:
             print(json.dumps({key: shown[key] for key in ("state", "attempt", "pid", "reason")}))
+            return 0
+        if (config.paths.state / "stopped.json").exists():  # tpu-fleet stop has written it
+            print(json.dumps({"state": "stopped"}))
             return 0
         if time.monotonic() > deadline:
             print(f"the agent has not taken up {config.run} within {wait:.0f} s", file=sys.stderr)

@@ -18,27 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_agent import (
-    agent,
-    config,
-    fence,
-    gang_state,
+from run_agent import agent
+from run_agent.act import (
+    fence_file,
     hand,
-    keys,
-    notify,
+    installed,
     preparation,
     processes,
     readiness,
-    refusals,
     save_request,
     secrets,
     stacks,
-    status,
     store,
     terminal,
 )
-from run_agent.clock import GangClock
-from run_agent.leader import Leader
+from run_agent.decide import config, fence, gang_state, status
+from run_agent.talk import keys, refusals, systemd
+from run_agent.talk.clock import GangClock
+from run_agent.talk.leader import Leader
 from run_definition import USUAL
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent runs as root")
@@ -61,13 +58,11 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="borders") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        files = Path(hand.__file__).resolve().parent
         program = folder / "opt"
-        subprocess.run(["cp", "-rL", str(files.parent), str(program)], check=True)
+        subprocess.run(["cp", "-rL", str(installed.FILES), str(program)], check=True)
         subprocess.run(["chmod", "-R", "a+rX", str(program)], check=True)
-        for module in (hand, save_request):
-            monkeypatch.setattr(module, "_SCRIPT", program / "tpu_fleet_run.py")
-            monkeypatch.setattr(module.sys, "executable", PYTHON)
+        monkeypatch.setattr(installed, "FILES", program)
+        monkeypatch.setattr(installed.sys, "executable", PYTHON)
         for part in ("r/user", "l", "home"):
             (folder / part).mkdir(parents=True)
             os.chown(folder / part, UID, -1)
@@ -315,7 +310,7 @@ def test_systemd_is_told_one_line(place: Path, monkeypatch: pytest.MonkeyPatch, 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(address))
         monkeypatch.setenv("NOTIFY_SOCKET", str(address))
-        notify.tell_systemd(f"failed, attempt 1. {reason}{end}MAINPID=1")
+        systemd.tell(f"failed, attempt 1. {reason}{end}MAINPID=1")
         said = heard.recv(65536)
     assert said.startswith(b"STATUS=failed, attempt 1. fenced: attempt 7 on x")
     assert len(said) < 1000
@@ -410,7 +405,7 @@ def test_what_an_attempts_number_depends_on_is_on_the_disk_with_its_name(
     monkeypatch.setattr(os, "fsync", watched)
     for write in (
         lambda: store.write(tmp_path / "a/gang.json", {"attempt": 1}),
-        lambda: fence.write(tmp_path / "a/mark", fence.Mark(1, "x")),
+        lambda: fence_file.write(tmp_path / "a/mark", fence.Mark(1, "x")),
     ):
         synced.clear()
         write()
@@ -478,10 +473,10 @@ def test_the_agent_listens_anew_when_nobody_listens(
     assert first is not None
     assert one.server is first
 
-    def fail() -> None:
-        raise MemoryError
+    def fail(_address: str, _port: int) -> None:
+        raise SystemExit
 
-    monkeypatch.setattr(first, "_accept", fail)
+    monkeypatch.setattr(first, "_admit", fail)
     # The port is closed at once, which may reset what is only being connected.
     with contextlib.suppress(ConnectionResetError):
         socket.create_connection((hosts[0], port), 30).close()

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_agent import cli, config
+from run_agent import cli
+from run_agent.decide import config
 from run_definition import USUAL
 
 SLEEP = "import time; print(flush=True); time.sleep(600)"

@@ -1,0 +1,57 @@
+"""What the program finds in its environment."""
+
+from __future__ import annotations
+
+from ..decide.config import Config
+from .installed import FILES
+
+HANG_HOOK = FILES / "hang_hook"
+
+
+def of_program(config: Config, run_id: str, attempt: int, basis: dict[str, str]) -> dict[str, str]:
+    """Return the whole environment of one attempt."""
+    ours = {
+        "TPU_FLEET_RUN": config.run,
+        "TPU_FLEET_RUN_ID": run_id,
+        "TPU_FLEET_ATTEMPT": str(attempt),
+        "TPU_FLEET_CHECKPOINT_DIR": config.checkpoint_dir,
+        "TPU_FLEET_SLICE": config.slice,
+        "TPU_FLEET_WORKER": str(config.worker),
+        "TPU_FLEET_WORKERS": str(config.workers),
+        "TPU_FLEET_COORDINATOR": f"{_shown(config.hosts[0])}:{config.coordinator_port}",
+        "TPU_FLEET_PROGRESS": str(config.paths.user / "progress.json"),
+        "TPU_FLEET_FENCE": str(attempt),
+    }
+    result = dict(basis, WANDB_RUN_ID=run_id, WANDB_RESUME="allow", PYTHONUNBUFFERED="1")
+    if config.venv:
+        result["VIRTUAL_ENV"] = config.venv
+        result["PATH"] = f"{config.venv}/bin:{result['PATH']}"
+    result.update(_multislice(config))
+    result.update(config.env)
+    result.update(ours)
+    if config.hang_seconds:
+        own = result.get("PYTHONPATH", "")
+        result["PYTHONPATH"] = f"{HANG_HOOK}:{own}" if own else str(HANG_HOOK)
+    return result
+
+
+def _shown(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _multislice(config: Config) -> dict[str, str]:
+    if config.slices:
+        port = str(config.megascale_port)
+        return {
+            "MEGASCALE_COORDINATOR_ADDRESS": f"{_shown(config.hosts[0])}:{port}",
+            "MEGASCALE_NUM_SLICES": str(len(config.slices)),
+            "MEGASCALE_SLICE_ID": str(config.place[0]),
+            "MEGASCALE_PORT": port,
+        }
+    several = config.multislice
+    names = {
+        "coordinator": "MEGASCALE_COORDINATOR_ADDRESS",
+        "num_slices": "MEGASCALE_NUM_SLICES",
+        "slice_id": "MEGASCALE_SLICE_ID",
+    }
+    return {name: str(several[key]) for key, name in names.items() if key in several}

@@ -1,0 +1,123 @@
+"""The log writer: takes a pane's output from tmux to a file that rotates, and never stops reading.
+
+A writer that died of a full disk would close the pipe and end the log for good, in silence; so
+what cannot be written is dropped, counted, and reported through a file in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from . import store, user_files
+
+
+class LogFile:
+    """A file that is put aside when it is full, the oldest of them dropped."""
+
+    def __init__(self, path: Path, limit: int, keep: int) -> None:
+        self.path = path
+        self.limit = limit
+        self.keep = keep
+        self._stream: BinaryIO | None = None
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Append; raises OSError when the disk does not take it."""
+        while data:
+            stream = self._open()
+            piece = data[: max(self.limit - self._size, 0)]
+            if len(piece) < len(data):
+                whole_lines = piece.rfind(b"\n") + 1
+                # A line is cut only when it alone is longer than a file.
+                piece = piece[:whole_lines] if whole_lines or self._size else piece
+            if not piece:
+                self._rotate()
+                continue
+            count = stream.write(piece)
+            self._size += count
+            data = data[count:]
+
+    def _open(self) -> BinaryIO:
+        if self._stream is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._stream = self.path.open("ab", buffering=0)
+            self._size = self._stream.tell()
+        return self._stream
+
+    def _rotate(self) -> None:
+        self.close()
+        user_files.rotate(self.path, self.keep)
+        self._size = 0
+
+    def close(self) -> None:
+        """Let go of the file; the next write opens it again."""
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.close()
+        self._stream = None
+
+
+class Health:
+    """What was lost, reported through a file that does not lie on the same disk."""
+
+    def __init__(self, path: Path, log: Path) -> None:
+        self.path = path
+        self.log = log
+        self.dropped = 0
+        self.error = ""
+        self._written = 0.0
+
+    def lost(self, count: int, error: OSError, now: float) -> None:
+        """Count what was dropped."""
+        self.dropped += count
+        first = not self.error
+        self.error = f"{self.log}: {error.strerror}"
+        if first or now - self._written > 5:
+            self._tell(now)
+
+    def well(self, now: float) -> None:
+        """Note that writing works (again)."""
+        if self.error:
+            self.error = ""
+            self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        self._written = now
+        with contextlib.suppress(OSError):
+            store.write(self.path, {"error": self.error, "dropped_bytes": self.dropped})
+
+
+def main(words: list[str]) -> int:
+    """Write standard input to a log."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--file", type=Path, required=True)
+    parser.add_argument("--health", type=Path, required=True)
+    parser.add_argument("--bytes", type=int, required=True)
+    parser.add_argument("--keep", type=int, required=True)
+    options = parser.parse_args(words)
+    target = LogFile(options.file, options.bytes, options.keep)
+    pump(sys.stdin.fileno(), target, Health(options.health, options.file))
+    return 0
+
+
+def pump(source: int, log: LogFile, health: Health) -> None:
+    """Copy until the pane closes."""
+    while True:
+        data = os.read(source, 65536)
+        if not data:
+            log.close()
+            return
+        now = time.monotonic()
+        try:
+            log.write(data)
+        except OSError as error:
+            log.close()
+            health.lost(len(data), error, now)
+        else:
+            health.well(now)

@@ -1,0 +1,179 @@
+"""What /proc says about processes, and signals to them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+PROC = Path("/proc")
+_MOST_ENVIRON = 6 * 1024 * 1024  # the kernel gives no program more
+_MOST_COMMAND = 64 * 1024
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """Return the identity of this boot."""
+    return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _stat(pid: int, proc: Path) -> tuple[str, int, int] | None:
+    try:
+        text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything
+    return fields[0], int(fields[1]), int(fields[19])
+
+
+def start_time(pid: int, proc: Path = PROC) -> int | None:
+    """Return the clock tick at which a living process began; with the pid it names it for good."""
+    found = _stat(pid, proc)
+    return None if found is None or found[0] in "ZX" else found[2]
+
+
+def belongs_to(pid: int, uid: int | None, proc: Path = PROC) -> bool:
+    """Return whether a process is only this user's: by all of its four user ids."""
+    return _status(pid, "Uid:", proc) == [str(uid)] * 4
+
+
+def _status(pid: int, name: str, proc: Path) -> list[str]:
+    """Return the words of one line of a process's status; none when it is gone."""
+    try:
+        text = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return next((line.split()[1:] for line in text.splitlines() if line.startswith(name)), [])
+
+
+def _pids(proc: Path) -> list[int]:
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+
+
+def descendants(root: int, proc: Path = PROC) -> set[int]:
+    """Return all living processes below one."""
+    children: dict[int, list[int]] = {}
+    for pid in _pids(proc):
+        found = _stat(pid, proc)
+        if found is not None and found[0] not in "ZX":
+            children.setdefault(found[1], []).append(pid)
+    result: set[int] = set()
+    todo = [root]
+    while todo:
+        for child in children.get(todo.pop(), []):
+            if child not in result:
+                result.add(child)
+                todo.append(child)
+    return result
+
+
+def marked(variables: dict[str, str], uid: int | None, proc: Path = PROC) -> set[int]:
+    """Return the processes of a user that were given all these variables at their start."""
+    wanted = {f"{name}={value}".encode() for name, value in variables.items()}
+    return _given("environ", wanted, _MOST_ENVIRON, uid, proc)
+
+
+def with_argument(argument: str, uid: int | None, proc: Path = PROC) -> set[int]:
+    """Return the processes of a user that were started with an argument."""
+    return _given("cmdline", {argument.encode()}, _MOST_COMMAND, uid, proc)
+
+
+def _given(name: str, wanted: set[bytes], most: int, uid: int | None, proc: Path) -> set[int]:
+    """Return the processes of a user whose file of this name lists all that is wanted."""
+    result: set[int] = set()
+    for pid in _pids(proc):
+        with contextlib.suppress(OSError):
+            if not belongs_to(pid, uid, proc):
+                continue
+            with (proc / str(pid) / name).open("rb") as stream:
+                given = stream.read(most).split(b"\0")
+            if wanted <= set(given):
+                result.add(pid)
+    return result
+
+
+def catches(pid: int, number: int, proc: Path = PROC) -> bool:
+    """Say whether a process has a handler for a signal."""
+    handlers = _status(pid, "SigCgt:", proc)
+    return bool(handlers) and bool(int(handlers[0], 16) >> (number - 1) & 1)
+
+
+def is_python(pid: int, proc: Path = PROC) -> bool:
+    """Say whether a process is a Python interpreter."""
+    try:
+        program = os.readlink(str(proc / str(pid) / "exe"))  # noqa: PTH115 - as in chip_holders.py
+    except OSError:
+        return False
+    return Path(program).name.startswith("python")
+
+
+def command_line(pid: int, proc: Path = PROC) -> str:
+    """Return a process's arguments, for people."""
+    try:
+        with (proc / str(pid) / "cmdline").open("rb") as stream:
+            words = stream.read(_MOST_COMMAND).split(b"\0")
+    except OSError:
+        return "(gone)"
+    return b" ".join(words).decode("utf-8", "replace").strip()[:300]
+
+
+def threads(pid: int, proc: Path = PROC) -> list[str]:
+    """Say what the kernel knows of each thread: its name, its state, and what it waits for."""
+    shown = []
+    with contextlib.suppress(OSError):
+        for task in sorted((proc / str(pid) / "task").iterdir(), key=lambda path: int(path.name)):
+            with contextlib.suppress(OSError):
+                name = (task / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                found = _stat(int(task.name), task.parent)
+                state = found[0] if found else "?"
+                shown.append(f"  thread {task.name} {name} {state} {_waits_for(task)}".rstrip())
+    return shown
+
+
+def _waits_for(task: Path) -> str:
+    for name in ("stack", "wchan"):  # the whole way in the kernel is root's to see
+        with contextlib.suppress(OSError):
+            words = (task / name).read_text(encoding="ascii", errors="replace").split()
+            calls = [word.partition("+")[0] for word in words if not word.startswith("[")]
+            if calls and calls != ["0"]:
+                return " < ".join(calls[:8])
+    return ""
+
+
+def send(pids: Iterable[int], number: int, uid: int | None) -> list[int]:
+    """Signal those processes that are a user's; return who they were."""
+    return [pid for pid in pids if pid > 1 and _send(pid, number, uid)]
+
+
+def _send(pid: int, number: int, uid: int | None) -> bool:
+    # What it is was looked at under the handle: meanwhile its number cannot be another's.
+    handle = _handle(pid)
+    try:
+        if not belongs_to(pid, uid):
+            return False
+        if handle is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        if handle is not None:
+            os.close(handle)
+    return True
+
+
+def _handle(pid: int) -> int | None:
+    # Linux 5.3 has it.
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def signal_number(name: str) -> int:
+    """Return a signal's number from `SIGTERM`, `TERM` or `15`."""
+    if name.isdigit():
+        return signal.Signals(int(name)).value
+    return signal.Signals["SIG" + name.upper().replace("SIG", "", 1)].value

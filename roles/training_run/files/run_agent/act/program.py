@@ -1,0 +1,192 @@
+"""The program's parent inside tmux: runs it, clears up behind it, and writes down how it ended.
+
+It runs as the run's user and outlives the agent, so that an agent which comes back finds either
+the program or its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from . import processes, store, user_files
+from .guard import Guard
+
+_SET_CHILD_SUBREAPER = 36
+_CLEAN_UP_SECONDS = 2.0
+_LOG_SECONDS = 15.0  # on a host that is very busy; otherwise it is a moment
+_LATE_SECONDS = 10.0  # less than the agent waits for a first sign of life
+
+
+def main(words: list[str]) -> int:
+    """Run what a launch file says, to its end."""
+    order = json.loads(Path(words[0]).read_text(encoding="utf-8"))
+    folder = Path(order["folder"])
+    # Handlers, not SIG_IGN: exec gives the program the default actions back.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
+        signal.signal(number, _pass_over)
+    terminal_watch = Terminal(folder)
+    signal.signal(signal.SIGHUP, terminal_watch.look)
+    with contextlib.suppress(OSError, AttributeError):
+        # Grandchildren whose parent ends become ours, so none escapes the clearing up.
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _log_the_pane(order["log_command"])
+    _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
+    terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
+    result: dict[str, Any] = {"attempt": order["attempt"]}
+    guard = Guard(order)
+    begun = time.monotonic()
+    checkpoints = order["env"].get("TPU_FLEET_CHECKPOINT_DIR", "")
+    if checkpoints.startswith("/"):
+        with contextlib.suppress(OSError):  # the program's own error is better
+            Path(checkpoints).mkdir(parents=True, exist_ok=True)
+    shut_out = guard.claim()
+    if time.monotonic() - begun > _LATE_SECONDS:
+        # The agent has given this start up by now: what began late would run unseen.
+        _say("not started: the checkpoint folder did not answer in time")
+        return 1
+    if shut_out:
+        _say(f"not started: {shut_out}")
+        result.update(exit_code=None, signal=None, end=time.time(), fenced=shut_out)
+        store.write(folder / "result.json", result)
+        return 1
+    try:
+        child = subprocess.Popen(
+            ["/bin/bash", "-c", order["command"]],
+            cwd=order["workdir"],
+            env=dict(terminal, **order["env"]),
+        )
+    except OSError as error:
+        _say(f"cannot start: {error}")
+        result.update(exit_code=127, signal=None, end=time.time())
+        store.write(folder / "result.json", result)
+        return 127
+    terminal_watch.write(
+        {
+            "attempt": order["attempt"],
+            "pid": child.pid,
+            "pid_started": processes.start_time(child.pid),
+            "parent": os.getpid(),
+            "parent_started": processes.start_time(os.getpid()),
+            "start": time.time(),
+        }
+    )
+    guard.watch(child.pid)
+    code = _wait_for(child.pid)
+    result.update(
+        exit_code=code if code >= 0 else None, signal=-code if code < 0 else None, end=time.time()
+    )
+    if guard.shut_out:
+        _say(f"ended at once: {guard.shut_out}")
+        result["fenced"] = guard.shut_out
+    if terminal_watch.gone:
+        result["adrift"] = True
+    _clear_up(signal.SIGKILL if guard.shut_out else signal.SIGTERM)
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    last = f"attempt {order['attempt']} ended with {how}"
+    _say(last)
+    if not terminal_watch.gone:  # otherwise no process takes them there
+        _wait_for_the_log(Path(order["log"]), folder / "log.json", last)
+    store.write(folder / "result.json", result)
+    return 0
+
+
+class Terminal:
+    """Notices that tmux is gone: a program that ignores SIGHUP would go on without a log.
+
+    The agent reads it in the program's record, and ends it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.gone = False
+        self._path = folder / "program.json"
+        self._record: dict[str, Any] = {}
+
+    def look(self, _number: int, _frame: FrameType | None) -> None:
+        """Handle SIGHUP, which any process may send."""
+        if not self.gone and not os.isatty(sys.stdout.fileno()):
+            self.gone = True
+            if self._record:
+                self.write(self._record)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Write the program's record down."""
+        self._record = record
+        while True:
+            gone = self.gone
+            with contextlib.suppress(OSError):
+                store.write(self._path, {**record, "adrift": gone})
+            if gone == self.gone:  # the signal may come in between
+                return
+
+
+def _pass_over(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+def _say(text: str) -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with contextlib.suppress(OSError):
+        print(f"--- tpu-fleet {stamp} {text}", flush=True)
+
+
+def _log_the_pane(command: list[str]) -> None:
+    pane = os.environ.get("TMUX_PANE")
+    if not pane:
+        return
+    # From inside the pane, before the first line: nothing can be missed.
+    line = "exec " + " ".join(shlex.quote(word) for word in command)
+    done = subprocess.run(["tmux", "pipe-pane", "-t", pane, line], check=False)
+    if done.returncode:
+        _say("tmux could not begin the log file")
+
+
+def _wait_for_the_log(path: Path, health: Path, last: str) -> None:
+    """Let tmux take the last lines to the log: then the pane may go, and the agent look at them.
+
+    A disk that is full takes none.
+    """
+    deadline = time.monotonic() + _LOG_SECONDS
+    while last.encode() not in user_files.tail(path, 1000) and time.monotonic() < deadline:
+        if (user_files.load(health) or {}).get("error"):
+            return
+        time.sleep(0.02)
+
+
+def _wait_for(wanted: int) -> int:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return 255
+        if pid == wanted:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _clear_up(number: int) -> None:
+    """End what the program left behind: it would hold the chip against the next attempt."""
+    deadline = time.monotonic() + _CLEAN_UP_SECONDS
+    while True:
+        left = processes.descendants(os.getpid())
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+        processes.send(left, number, os.getuid())
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.05)
+        if time.monotonic() > deadline + _CLEAN_UP_SECONDS:
+            print("some processes cannot be killed", file=sys.stderr)
+            return

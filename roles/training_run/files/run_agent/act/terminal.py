@@ -1,0 +1,305 @@
+"""Start a program in a tmux session of its user."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import socket
+import stat
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ..decide import fence
+from ..decide.config import Config
+from ..decide.values import one_line
+from . import as_user, environment, installed, processes, shared_places, store
+from .hand import Hand
+
+_MARK = "@tpu_fleet_run"
+# What tmux says when its server was ending: a server ends with its last session.
+_SERVER_ENDED = ("server exited unexpectedly", "lost server", "no server running")
+_SERVER_ENDS_IN = 5.0  # seconds
+_CHECKPOINTS = 30.0  # seconds between looks at their age, where no program is ended for it
+_READERS = "adm"  # the system's group of those who read logs, such as the login with sudo
+
+
+class CannotStart(Exception):
+    """The program could not be started, and why."""
+
+
+def account_of(user: str) -> pwd.struct_passwd:
+    account = as_user.account_of(user)
+    if account is None:
+        raise CannotStart(f"there is no user {user!r} on this host")
+    return account
+
+
+def uid_of(user: str) -> int | None:
+    """Return a user's id; None when there is no such user (yet)."""
+    account = as_user.account_of(user)
+    return None if account is None else account.pw_uid
+
+
+def check(config: Config, hand: Hand) -> None:
+    """Raise CannotStart when something is in the way of a start."""
+    if os.geteuid() == 0:
+        take_tmux_folder(config)
+    if _session_owner(config) == "theirs":
+        raise CannotStart(
+            f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
+            f"`tmux rename-session -t ={config.run} other`"
+        )
+    workdir(config, hand)
+    if config.venv and not hand.real_folder(f"{config.venv}/bin"):
+        raise CannotStart(f"the environment {config.venv} is not there")
+
+
+def workdir(config: Config, hand: Hand) -> str:
+    """Return the folder to start in; a link is followed once, so that a switch disturbs no run."""
+    wanted = config.workdir or account_of(config.user).pw_dir
+    found = hand.real_folder(wanted)
+    if not found:
+        raise CannotStart(f"the working folder {wanted} is not there, or does not answer")
+    return found
+
+
+def resolved(config: Config, hand: Hand) -> Config:
+    """Name the environment by the folder that it is in now.
+
+    Its path is a link. Through the link, what a program imports late would come from an
+    environment that was built, and the link turned to, meanwhile.
+    """
+    if not config.venv:
+        return config
+    return replace(config, venv=hand.real_folder(config.venv) or config.venv)
+
+
+def user_environment(user: str) -> dict[str, str]:
+    """Return the environment that programs of a user begin with."""
+    result = as_user.environment_of(account_of(user))
+    if "TMUX_TMPDIR" in os.environ:
+        result["TMUX_TMPDIR"] = os.environ["TMUX_TMPDIR"]
+    return result
+
+
+def take_tmux_folder(config: Config) -> None:
+    """Create the folder of tmux for the run's user, before another user does."""
+    owner = account_of(config.user)
+    base = Path(os.environ.get("TMUX_TMPDIR", "/tmp"))  # noqa: S108 - tmux's own choice
+    try:
+        shared_places.take_folder(base / f"tmux-{owner.pw_uid}", owner.pw_uid, owner.pw_gid)
+    except OSError as error:
+        raise CannotStart(f"{base}/tmux-{owner.pw_uid} cannot be made: {error.strerror}") from None
+
+
+def _tmux(user: str, *arguments: str) -> as_user.Done:
+    try:
+        return as_user.run_as(
+            account_of(user),
+            ["/usr/bin/tmux", *arguments],
+            user_environment(user),
+            seconds=20.0,
+            most_bytes=65536,
+        )
+    except (OSError, as_user.UserError) as error:
+        raise CannotStart(f"tmux cannot be run: {error}") from None
+
+
+def _session_owner(config: Config) -> str:
+    # One question, because the session may end between two.
+    shown = _tmux(
+        config.user,
+        "display-message",
+        "-p",
+        "-t",
+        f"={config.run}:",
+        f"#{{session_name}} #{{{_MARK}}}",
+    )
+    name, _space, mark = shown.out.strip().partition(b" ")
+    if name != config.run.encode():
+        return ""
+    return "ours" if mark == name else "theirs"
+
+
+def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> None:
+    """Start an attempt; its parent process writes program.json and result.json."""
+    account = account_of(config.user)
+    check(config, hand)
+    if _session_owner(config):
+        _tmux(config.user, "kill-session", "-t", f"={config.run}")
+    folder = prepare_folders(config)
+    old = ("program.json", "result.json", "progress.json", "checkpoints.json")
+    hand.remove(*(folder / name for name in old))
+    log = installed.command("log", "--file", str(config.paths.log))
+    log += ["--health", str(folder / "log.json")]
+    log += ["--bytes", str(config.log_bytes), "--keep", str(config.log_files)]
+    order = {
+        "run": config.run,
+        "attempt": attempt,
+        "worker": config.worker,
+        "command": config.command,
+        "workdir": workdir(config, hand),
+        "env": environment.of_program(
+            resolved(config, hand), run_id, attempt, user_environment(config.user)
+        ),
+        "folder": str(folder),
+        "log": str(config.paths.log),
+        "log_command": log,
+        "fence": _fence(config, run_id, attempt, owner),
+        "checkpoints_every": config.timing.fence if config.hang_seconds > 0 else _CHECKPOINTS,
+        "look_every": config.timing.fence,
+    }
+    path = config.paths.runtime / "launch.json"
+    store.write(path, order, mode=0o600)
+    if os.geteuid() == 0:
+        os.chown(str(path), account.pw_uid, account.pw_gid)
+    _new_session(config, installed.command("program"), path)
+
+
+def _fence(config: Config, run_id: str, attempt: int, owner: str) -> dict[str, Any] | None:
+    path = fence.path_of(config.checkpoint_dir, config.fence)
+    if path is None:
+        return None
+    mark = fence.Mark(attempt, owner, run_id, socket.gethostname(), at=time.time())
+    # Worker 0 speaks for its slice; the others only look.
+    return {"path": str(path), "mark": asdict(mark), "write": config.leader}
+
+
+def _new_session(config: Config, command: list[str], launch: Path) -> None:
+    size = ["-x", "200", "-y", "50"]
+    deadline = time.monotonic() + _SERVER_ENDS_IN
+    before = processes.with_argument(str(launch), uid_of(config.user))
+    while True:
+        done = _tmux(
+            config.user, "new-session", "-d", "-s", config.run, *size, *command, str(launch),
+            ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
+        )  # fmt: skip
+        if not done.code:
+            break
+        said = one_line(done.err.decode("utf-8", "replace"))
+        ended = any(text in said for text in _SERVER_ENDED) and time.monotonic() < deadline
+        # A server that was killed may have begun the program, which must not run twice.
+        if not ended or processes.with_argument(str(launch), uid_of(config.user)) - before:
+            raise CannotStart(f"tmux: {said}")
+        time.sleep(0.05)
+    shown = _tmux(
+        config.user, "display-message", "-p", "-t", f"={config.run}:", "#{pid} #{pane_pid}"
+    )
+    for pid in pids_in(shown.out):
+        _take_into_our_group(pid, uid_of(config.user))
+
+
+def pids_in(said: bytes) -> list[int]:
+    """Return the two numbers that tmux was asked for; it is the user's, and may say anything."""
+    words = said.split()
+    good = len(words) == 2 and all(word.isdigit() and len(word) <= 10 for word in words)
+    return [int(word) for word in words] if good else []
+
+
+def _take_into_our_group(pid: int, uid: int | None) -> None:
+    """Move a process of the run's user to the unit's control group.
+
+    A tmux server that a login began is in the login's group, which ends first at a shutdown: the
+    program would lose its terminal in the middle of its grace. The user can have another process of
+    their own moved instead, which is charged to their run and never killed with it; only their own.
+    """
+    if os.geteuid() != 0 or not processes.belongs_to(pid, uid):
+        return
+    with contextlib.suppress(OSError):
+        line = Path("/proc/self/cgroup").read_text(encoding="ascii").strip().splitlines()[-1]
+        group = Path("/sys/fs/cgroup") / line.split(":", 2)[2].lstrip("/") / "cgroup.procs"
+        if line.startswith("0::"):
+            group.write_text(str(pid), encoding="ascii")
+
+
+def prepare_folders(config: Config) -> Path:
+    """Make the folders of a run in memory; the user may write in one of them only."""
+    config.paths.runtime.mkdir(parents=True, exist_ok=True)
+    folder = config.paths.user
+    folder.mkdir(exist_ok=True, mode=0o700)
+    if os.geteuid() == 0:
+        account = account_of(config.user)
+        config.paths.runtime.chmod(0o711)  # the user passes through
+        os.chown(str(folder), account.pw_uid, account.pw_gid)
+    prepare_log_folder(config)
+    if config.checkpoint_dir.startswith("/var/lib/tpu-fleet/"):
+        _give(Path(config.checkpoint_dir), config.user)
+    return folder
+
+
+def _only_below_roots(folder: Path) -> bool:
+    """Say whether only root can put something else in the place of the folders above."""
+    there = [place for place in folder.parents if place.exists()]
+    real = Path(os.path.realpath(str(there[0])))
+    # As they are named, and as they are: a link may lead from one to the other.
+    for place in (*there, real, *real.parents):
+        found = place.stat()
+        # In a folder with the sticky bit no other user replaces what is root's.
+        open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if found.st_uid != 0 or open_to_all:
+            return False
+    return True
+
+
+def only_roots(path: Path) -> bool:
+    """Return whether only root can change what is at a path, or put something else there."""
+    for place in (path, *path.parents):
+        try:
+            found = place.lstat()
+        except OSError:
+            return False
+        if stat.S_ISLNK(found.st_mode) or found.st_uid != 0:
+            return False
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+    return True
+
+
+def prepare_log_folder(config: Config) -> None:
+    """Make the folder of the log, which is the user's; those who may read logs may read it."""
+    _give(config.paths.log.parent, config.user, readers=_READERS)
+
+
+def _give(folder: Path, user: str, readers: str = "") -> None:
+    """Make a folder below one of root's for a user; besides, only a group gets into it."""
+    with contextlib.suppress(OSError):  # a full disk; the user's own part reports it
+        account = account_of(user)
+        if folder.exists():
+            if os.geteuid() == 0 and _only_below_roots(folder):
+                _close(folder, account, readers)
+            return
+        if account.pw_uid == os.geteuid() != 0:
+            folder.mkdir(parents=True, mode=0o700)
+            return
+        # Below another user's folder root makes nothing: the program's parent tries.
+        if _only_below_roots(folder):
+            folder.parent.mkdir(parents=True, mode=0o755, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            os.chown(str(folder), account.pw_uid, account.pw_gid, follow_symlinks=False)
+            _close(folder, account, readers)
+
+
+def _close(folder: Path, account: pwd.struct_passwd, readers: str) -> None:
+    """Keep others out of a user's folder, as it was made by an earlier version too."""
+    handle = os.open(str(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        group = _group(readers)
+        is_open = found.st_mode & 0o007 or (group is not None and found.st_gid != group)
+        if found.st_uid != account.pw_uid or not is_open:
+            return
+        if group is not None:
+            os.fchown(handle, -1, group)
+        os.fchmod(handle, 0o700 if group is None else 0o750)
+    finally:
+        os.close(handle)
+
+
+def _group(name: str) -> int | None:
+    with contextlib.suppress(KeyError):
+        return grp.getgrnam(name).gr_gid if name else None
+    return None

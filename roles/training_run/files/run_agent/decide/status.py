@@ -1,0 +1,237 @@
+"""What a worker remembers of its program, and what it shows: one JSON file serves both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from .config import Config
+from .gang_state import ADRIFT, FENCED, NOT_STARTED, REBOOTED
+from .member import Order
+from .run_states import ENDED
+from .values import fields_of, is_number, is_whole, one_line
+
+_HISTORY = 20
+MOST_PIDS = 1 << 22  # Linux has no larger process id
+_BIRTH_SECONDS = 15.0  # how long a program may take from tmux to its first sign of life
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What this worker knows of its last attempt."""
+
+    attempt: int = 0
+    program: str = "none"  # none | running | exited
+    run_id: str = ""
+    boot_id: str = ""
+    pid: int | None = None
+    parent: int | None = None
+    start: float | None = None
+    end: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: str = ""
+    ended: str = ""
+    workdir: str = ""
+    state: str = ""
+    since: float | None = None  # of the state
+    step: int | None = None
+    step_at: float | None = None
+    first_step: int | None = None  # that this attempt reported: where it went on
+    first_step_at: float | None = None
+    loss: float | str | None = None  # that this attempt reported last
+    loss_watch: dict[str, Any] = field(default_factory=dict)  # what is known of all losses
+    saved_at: float | None = None  # of the newest checkpoint; 0: there is none, None: not seen
+    checkpoints_on: str = ""  # a word of folder_facts.PLACES, or nothing
+    asked: str = ""  # why the program was last asked to save
+    announced: str = ""  # the maintenance that was last reported
+    fenced: str = ""
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], definition: str) -> Memory:
+        """Read a status file; of a run of another definition only the past."""
+        memory = cls(**fields_of(cls, data))
+        same = data.get("definition") == definition
+        # Another definition may have another checkpoint folder, which was not seen yet.
+        if same:
+            return memory
+        return replace(
+            memory, ended="", workdir="", saved_at=None, checkpoints_on="", loss_watch={}
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look at the program found."""
+
+    memory: Memory
+    alive: bool
+    adrift: bool = False
+
+
+def look(
+    memory: Memory,
+    record: Mapping[str, Any] | None,
+    result: Mapping[str, Any] | None,
+    boot_id: str,
+    start_time: Callable[[int], int | None],
+    age: float,
+) -> Seen:
+    """Judge a program from what its parent wrote; the files are the user's and not trusted."""
+    if result is not None and result.get("attempt") == memory.attempt:
+        code, number = _whole(result.get("exit_code")), _signal(result.get("signal"))
+        if record is not None and record.get("attempt") == memory.attempt:
+            memory = _with_record(memory, record)
+        end = _time(result.get("end"))
+        memory = replace(memory, exit_code=code, signal=number, end=end)
+        if result.get("adrift"):
+            memory = replace(memory, cause=ADRIFT)
+        if result.get("fenced"):
+            memory = replace(memory, cause=FENCED, fenced=one_line(str(result["fenced"]), 300))
+        return Seen(memory, alive=False)
+    if record is not None and record.get("attempt") == memory.attempt:
+        memory = _with_record(memory, record)
+        started = start_time(memory.parent) if memory.parent is not None else None
+        alive = started is not None and started == record.get("parent_started")
+        return Seen(memory, alive, adrift=record.get("adrift") is True)
+    if boot_id != memory.boot_id:
+        return Seen(replace(memory, cause=REBOOTED), alive=False)
+    return Seen(memory, alive=age < _BIRTH_SECONDS)
+
+
+def _with_record(memory: Memory, record: Mapping[str, Any]) -> Memory:
+    return replace(memory, pid=_pid(record.get("pid")), parent=_pid(record.get("parent")))
+
+
+def _pid(value: Any) -> int | None:
+    number = _whole(value)
+    return number if number is not None and 0 < number <= MOST_PIDS else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if is_whole(value) and abs(value) < 2**31 else None
+
+
+def _signal(value: Any) -> int | None:
+    number = _whole(value)
+    return number if number is not None and 0 < number <= 64 else None
+
+
+def _time(value: Any) -> float | None:
+    return float(value) if is_number(value) and 0 <= value < 1e11 else None
+
+
+def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str = "") -> Memory:
+    """Note the start of an attempt."""
+    return replace(
+        memory,
+        attempt=order.attempt,
+        program="running",
+        run_id=order.run_id,
+        boot_id=boot_id,
+        pid=None,
+        parent=None,
+        start=now,
+        end=None,
+        exit_code=None,
+        signal=None,
+        cause="",
+        ended="",
+        workdir=workdir,
+        first_step=None,
+        first_step_at=None,
+        loss=None,
+        fenced="",
+    )
+
+
+def not_begun(memory: Memory, why: str, now: float) -> Memory:
+    """Note that an attempt could not be started at all."""
+    return ended(replace(memory, exit_code=127, end=now), NOT_STARTED, now, note=why)
+
+
+def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
+    """Note the end of an attempt."""
+    end = memory.end if memory.end is not None else now
+    entry = {
+        "attempt": memory.attempt,
+        "start": memory.start,
+        "end": end,
+        "exit_code": memory.exit_code,
+        "signal": memory.signal,
+        "cause": note or cause,
+        "first_step": memory.first_step,
+        "step": step_of_attempt(memory),
+    }
+    history = [*memory.history, entry][-_HISTORY:]
+    return replace(memory, program="exited", end=end, cause=cause, history=history)
+
+
+def reached(memory: Memory, step: int | None, now: float, first: int | None = None) -> Memory:
+    """Note how far the program is, and where its attempt began."""
+    # Also a step that the attempt before came to is news of this one.
+    if step is None or (step == memory.step and memory.first_step is not None):
+        return memory
+    if memory.first_step is None:
+        first = step if first is None else first
+        memory = replace(memory, first_step=first, first_step_at=now)
+    return replace(memory, step=step, step_at=now)
+
+
+def in_state(memory: Memory, state: str, now: float) -> Memory:
+    """Note the run's state here, and since when it is that."""
+    return memory if state == memory.state else replace(memory, state=state, since=now)
+
+
+def step_of_attempt(memory: Memory) -> int | None:
+    """Return how far this attempt came; None when it reported nothing."""
+    if memory.step_at is None or memory.start is None or memory.step_at < memory.start:
+        return None
+    return memory.step
+
+
+def remember(memory: Memory, order: Order | None, definition: str) -> Memory:
+    """Keep how the run ended, for the time when the leader cannot be asked."""
+    if order is None or order.definition != definition:
+        return memory
+    return replace(
+        memory,
+        ended=order.phase if order.phase in ENDED else "",
+        run_id=order.run_id,
+    )
+
+
+def compose(
+    config: Config,
+    memory: Memory,
+    *,
+    reason: str,
+    problems: list[str],
+    agent_pid: int,
+    dropped: int,
+    peers: list[dict[str, Any]] | None,
+    queue: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the status file's content."""
+    shown = dict(
+        asdict(memory),
+        run=config.run,
+        reason=reason,
+        queue=queue,
+        loss_trouble=memory.loss_watch.get("trouble"),
+        definition=config.definition,
+        user=config.user,
+        worker=config.worker,
+        workers=config.workers,
+        log_path=str(config.paths.log),
+        log_dropped_bytes=dropped,
+        checkpoint_dir=config.checkpoint_dir,
+        attach=f"tmux attach -t {config.run}",
+        problems=problems,
+        agent_pid=agent_pid,
+    )
+    if peers is not None:
+        shown["peers"] = peers
+    return shown

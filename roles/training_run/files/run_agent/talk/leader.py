@@ -1,0 +1,164 @@
+"""The leader's side: collects reports, lets gang.decide judge them, keeps the result."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import replace
+from typing import Any
+
+from ..act.store import Kept
+from ..decide import gang, gang_state, reports, story
+from ..decide.config import Config
+from ..decide.gang_state import GATHERING, STOPPING, Gang, Policy, Report
+from ..decide.inbox import Inbox
+from ..decide.member import Order
+from .clock import GangClock
+
+_SAVE_SECONDS = 300.0  # of the clock, when nothing else is new
+
+
+def new_run_id(run: str) -> str:
+    """Return a name for one training, from its first attempt to its last."""
+    return f"{run}-{uuid.uuid4().hex[:8]}"
+
+
+class Leader:
+    """Decides for the gang; every exchange is one step under a lock."""
+
+    def __init__(self, config: Config, boot_id: str = "") -> None:
+        self.config = config
+        self._lock = threading.Lock()
+        self._told: list[dict[str, Any]] = []
+        self._unready_since = time.monotonic()
+        self._kept = Kept(config.paths.state / "gang.json", config.paths.runtime / "gang.json")
+        self.policy = Policy(
+            definition=config.definition,
+            workers=config.workers,
+            retries=config.retries,
+            fail_fast_seconds=config.fail_fast_seconds,
+            lost_seconds=config.timing.lost,
+            restart_delay=config.timing.restart_delay,
+            restart_delay_max=config.timing.restart_delay_max,
+            hang_seconds=config.hang_seconds,
+            no_retry_exit_codes=tuple(config.no_retry_exit_codes),
+        )
+        self._inbox = Inbox(self.policy, time.monotonic())
+        data = self._kept.load()
+        self._clock = GangClock(data or {}, boot_id)
+        self._saved = 0.0
+        if data is None:
+            self.gang = Gang(config.definition, new_run_id(config.run))
+        else:
+            self.gang = Gang.from_json(data)
+        if not self._clock.known:  # times of another clock say nothing
+            self.gang = replace(self.gang, failures=[], not_before=0.0)
+        self._here = {int(worker): True for worker in self.gang.boots}
+        self._become(gang.redefine(self.gang, config.definition, new_run_id(config.run)))
+        self._save()
+
+    def _become(self, state: Gang) -> None:
+        self._told += story.of_gang(self.gang, state)
+        self.gang = state
+
+    def _save(self) -> None:
+        self._saved = time.monotonic()
+        self._kept.save({**self.gang.to_json(), **self._clock.to_json()})
+
+    @property
+    def error(self) -> str:
+        """Return why the gang's state cannot be kept; empty when it can."""
+        return self._kept.error
+
+    def exchange(self, report: Report) -> Order:
+        """Take a report, decide, and return what that worker is to know."""
+        with self._lock:
+            now = time.monotonic()
+            self._inbox.take(report, now)
+            seen = self._inbox.seen(self.gang, now)
+            before = replace(self.gang, yields=self._yields(seen))
+            if before != self.gang:
+                self._become(before)
+                self._save()
+            self._become(gang.decide(before, seen, self._clock.now(), self.policy))
+            if self.gang != before:
+                self._save()  # before a worker can act on it
+            return self._order(seen)
+
+    def _yields(self, seen: gang_state.Reports) -> bool:
+        """Return whether no slice is kept free for this run, as another one is taken.
+
+        Two runs over the same slices would each wait for ever for the one that the other has.
+        """
+        if not self.config.slices or self.gang.phase != GATHERING:
+            return False
+        return any(report.queue for report, _age in seen.values())
+
+    def _order(self, seen: gang_state.Reports) -> Order:
+        state = self.gang
+        waiting = ""
+        if state.phase in (GATHERING, STOPPING):
+            waiting = gang.waiting_for(state, seen, self.policy)
+        queues = [report.queue for report, _age in seen.values() if report.queue]
+        return Order(
+            state.phase,
+            state.attempt,
+            state.definition,
+            state.run_id,
+            state.reason,
+            waiting,
+            token=state.token,
+            hung=state.hung,
+            checkpoint=state.asked[-1] if state.asked else "",
+            queue=queues[0] if queues and state.phase == GATHERING else None,
+            yields=state.yields,
+            stuck=bool(self.config.slices) and self._is_stuck(seen),
+        )
+
+    def again(self) -> None:
+        """Let a run that had ended be tried once more."""
+        with self._lock:
+            self._become(gang.again(self.gang, gang_state.Gang("", "").owner))
+            self._save()
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return what happened to the gang since the last time."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._saved > _SAVE_SECONDS:
+                self._save()
+            seen, young = self._inbox.seen(self.gang, now), self._inbox.young(now)
+            here = {worker: was and young for worker, was in self._here.items()}
+            for worker, (_report, age) in seen.items():
+                here[worker] = age <= self.policy.lost_seconds
+            self._told += story.of_peers(self._here, here)
+            self._here.update(here)
+            told, self._told = self._told, []
+        return told
+
+    def stuck(self) -> bool:
+        """Say whether the gang could not start, for long by now, even if it were its turn."""
+        with self._lock:
+            return self._is_stuck(self._inbox.seen(self.gang, time.monotonic()))
+
+    def _is_stuck(self, seen: gang_state.Reports) -> bool:
+        now = time.monotonic()
+        in_the_way = reports.absent(seen, self.policy)
+        if not in_the_way and not any(report.blocked for report, _age in seen.values()):
+            self._unready_since = now
+        return now - self._unready_since > self.policy.lost_seconds
+
+    def peers(self) -> list[dict[str, Any]]:
+        """Return what is known of each worker, for the status file."""
+        with self._lock:
+            seen = self._inbox.seen(self.gang, time.monotonic())
+        return [
+            {
+                "worker": worker,
+                "program": report.program,
+                "here": age <= self.policy.lost_seconds,
+                "blocked": report.blocked,
+            }
+            for worker, (report, age) in sorted(seen.items())
+        ]

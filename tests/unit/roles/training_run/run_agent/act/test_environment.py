@@ -1,0 +1,81 @@
+"""The environment of a program, alone and in a gang of several slices."""
+
+from __future__ import annotations
+
+import pwd
+from pathlib import Path
+
+import pytest
+from run_agent.act import (
+    as_user,
+    environment,
+)
+from run_agent.decide import config
+from run_definition import PUBLIC
+
+ALICE = pwd.struct_passwd(("alice", "x", 1000, 1000, "", "/home/alice", "/bin/bash"))
+
+
+def test_the_environment() -> None:
+    several = {"coordinator": "10.0.0.2", "num_slices": 2, "slice_id": 1}
+    given = config.parse({**PUBLIC, "multislice": several}, {"TPU_FLEET_RUN": "lie", "MINE": "1"})
+    basis = as_user.environment_of(ALICE)
+    found = environment.of_program(given, "demo-1", 4, basis)
+    assert found["PATH"].startswith("/opt/venvs/jax/bin:")
+    expected = {
+        "TPU_FLEET_RUN": "demo",
+        "TPU_FLEET_RUN_ID": "demo-1",
+        "TPU_FLEET_ATTEMPT": "4",
+        "TPU_FLEET_CHECKPOINT_DIR": "/ck",
+        "TPU_FLEET_SLICE": "pair",
+        "TPU_FLEET_WORKER": "1",
+        "TPU_FLEET_WORKERS": "2",
+        "TPU_FLEET_COORDINATOR": "10.0.0.2:21001",
+        "WANDB_RUN_ID": "demo-1",
+        "WANDB_RESUME": "allow",
+        "MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.2",
+        "MEGASCALE_NUM_SLICES": "2",
+        "MEGASCALE_SLICE_ID": "1",
+        "MINE": "1",
+        "HOME": "/home/alice",
+    }
+    assert expected.items() <= found.items()
+    alone = environment.of_program(config.parse(PUBLIC, {}), "demo-1", 1, basis)
+    assert not [name for name in alone if name.startswith("MEGASCALE")]
+
+
+SEVERAL = {"slices": [["10.0.0.2", "10.0.0.3"], ["10.1.0.2", "10.1.0.3"]], "megascale_port": 25001}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Make a root folder with two chips, a lock file and one process."""
+    for name in ("dev/accel0", "dev/vfio/0", "tmp/libtpu_lockfile", "proc/77/comm"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("python\n")
+    (tmp_path / "proc/77/fd").mkdir()
+    (tmp_path / "proc/self").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("worker", "place"), [(0, (0, 0)), (1, (0, 1)), (2, (1, 0)), (3, (1, 1))])
+def test_a_gang_of_several_slices(worker: int, place: tuple[int, int]) -> None:
+    hosts = [host for one in SEVERAL["slices"] for host in one]
+    given = config.parse({**PUBLIC, **SEVERAL, "hosts": hosts, "worker": worker}, {})
+    assert (given.place, given.workers, given.leader) == (place, 4, worker == 0)
+    found = environment.of_program(given, "demo-1", 4, {"PATH": "/bin"})
+    expected = {
+        "TPU_FLEET_WORKER": str(worker),
+        "TPU_FLEET_WORKERS": "4",
+        "TPU_FLEET_COORDINATOR": "10.0.0.2:21001",
+        "MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.2:25001",
+        "MEGASCALE_PORT": "25001",
+        "MEGASCALE_NUM_SLICES": "2",
+        "MEGASCALE_SLICE_ID": str(place[0]),
+    }
+    assert expected.items() <= found.items()
+    # Other addresses leave the run what it is; another number of slices does not.
+    same = config.definition_of({**PUBLIC, **SEVERAL, "worker": worker}, {})
+    assert same == config.definition_of(PUBLIC, {})
+    assert same != config.definition_of({**PUBLIC, "multislice": {"num_slices": 3}}, {})

@@ -35,7 +35,6 @@ KEPT = ("id", "kind", "name", "version", "revision", "servicePath", "batchPath",
 TEXTS = ("description", "enumDescriptions", "enumDeprecated")
 METHODS = {
     "acceleratorTypes": "aggregatedList get list",
-    "advice": "calendarMode",
     "autoscalers": "list",
     "diskTypes": "get list",
     "disks": "aggregatedList delete get insert list resize setLabels",

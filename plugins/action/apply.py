@@ -21,10 +21,18 @@ from ..module_utils._core.wait import REMINDERS
 from ..module_utils._tpu.workers import GROUP_LEADERS
 from ..plugin_utils._apply import bundle as apply_bundle
 from ..plugin_utils._apply.prepare import asked_for, prepare, show
-from ..plugin_utils._apply.report import RoleProgress, recap, run_lines
+from ..plugin_utils._apply.report import (
+    RoleProgress,
+    of_slices,
+    recap,
+    role_of,
+    run_lines,
+    why_of,
+)
 from ..plugin_utils._apply.run import KEEPALIVE, Call, Outcome, disagreements
 from ..plugin_utils._apply.talk import SILENCE
 from ..plugin_utils._apply.wish import Order
+from ..plugin_utils._core.progress import note
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._fleet.options import said_of
 from ..plugin_utils._inventory.read import Inventory, InventoryError
@@ -70,6 +78,8 @@ class ActionModule(ActionBase):
         leaders = [host for host in hosts if host in given["groups"].get(GROUP_LEADERS, [])]
         result.update(unfinished=[], moved=[], idle_runs={}, runs_unknown=leaders)
         self._moved: list[str] = []
+        # The roles that change something, by host, in order.
+        self._changed: dict[str, dict[str, None]] = {}
         if not roles or not hosts:
             result.update(skipped=True, msg="the tags name no role that is applied here")
             return result
@@ -100,6 +110,7 @@ class ActionModule(ActionBase):
             display.display(text, color=colour or None)
         for text in run_lines(runs, slices, bool(self._task.check_mode)):
             display.display(text, color="cyan")
+        self._note(outcomes, slices, runs, pushed)
         result.update(
             changed=any(outcome.counts.get("changed") for outcome in outcomes),
             hosts={outcome.host: _told(outcome) for outcome in outcomes},
@@ -122,6 +133,22 @@ class ActionModule(ActionBase):
         result["unfinished"] = unfinished(there, result["pushed"], result["failures"])
         return result
 
+    def _note(
+        self,
+        outcomes: Sequence[Outcome],
+        slices: Mapping[str, str],
+        runs: Mapping[str, Any],
+        pushed: Mapping[str, str],
+    ) -> None:
+        """Report how it ended to the program that runs the playbook."""
+        for one in outcomes:
+            told, roles = _told(one), self._changed.get(one.host, {})
+            note("machine", host=one.host, slice=slices[one.host], roles=[*roles], **told)
+        for host in pushed:
+            note("pushed", host=host, slice=slices[host])
+        for (name, place), run in of_slices(runs, slices).items():
+            note("run", **{**run, "run": name, "slice": place})
+
     def _call(
         self,
         hosts: Sequence[str],
@@ -137,6 +164,8 @@ class ActionModule(ActionBase):
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         settings = Settings(connects=options["connects"], silence=SILENCE, keepalive=KEEPALIVE)
         progress = RoleProgress(time.monotonic)
+        slices = {order.host: order.slice for order in orders}
+        note("called", hosts=slices)
         told = [time.monotonic()]
         runs: dict[str, Any] = {}
 
@@ -146,7 +175,15 @@ class ActionModule(ActionBase):
                 display.display(line)
 
         def heard(host: str, said: dict[str, Any]) -> None:
+            before = progress.at(host)
             tell(progress.heard(host, said))
+            if progress.at(host) != before:
+                note("at", host=host, slice=slices[host], at=progress.at(host))
+            if said.get("event") == "task" and said.get("status") in ("changed", "failed"):
+                self._changed.setdefault(host, {})[role_of(said)] = None
+                if said["status"] == "failed":
+                    task = str(said["task"])
+                    note("failed", host=host, slice=slices[host], task=task, why=why_of(said))
             if said.get("event") == "runs":
                 runs[host] = said["runs"]
             if show(host, said):
@@ -154,6 +191,7 @@ class ActionModule(ActionBase):
 
         def ended(host: str) -> None:
             tell(progress.ended(host))
+            note("done", host=host, slice=slices[host])
 
         addresses = {order.host: order.address for order in orders}
 

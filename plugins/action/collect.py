@@ -54,13 +54,14 @@ class ActionModule(ActionBase):
         self.vars = task_vars or {}
         self.host = str(self.vars["inventory_hostname"])
         left, folder = arguments["left"], Path(arguments["folder"])
-        result["changed"] = False
+        result.update(changed=False, run=arguments["run"])
         if left["left"] and not self._task.check_mode:
             if left["rsync"]:
-                result["changed"] = self._rsync(left, folder, arguments["ssh_config"])
+                files = self._rsync(left, folder, arguments["ssh_config"])
             else:
-                wanted = places(left["left"], folder, self.host)
-                result["changed"] = self._fetch(wanted, left["user"])
+                files = self._fetch(places(left["left"], folder, self.host), left["user"])
+            result.update(changed=files > 0, files=files, folder=str(folder))
+            result["missing"] = left["missing"]
             more = f"; not there: {', '.join(left['missing'])}" if left["missing"] else ""
             display.display(f"  {self.host}: {folder}{more}")
         hosts = self.vars["ansible_play_hosts"]
@@ -79,7 +80,8 @@ class ActionModule(ActionBase):
         problem = absent(run, answers, succeeded="succeeded" in ended)
         return f"{self.vars['tpu_vm_name']} is kept: {problem}" if ended and problem else problem
 
-    def _rsync(self, told: dict[str, Any], folder: Path, ssh_config: str) -> bool:
+    def _rsync(self, told: dict[str, Any], folder: Path, ssh_config: str) -> int:
+        """Bring what is new; return the number of files."""
         left: list[dict[str, str]] = told["left"]
         (folder / "results").mkdir(parents=True, exist_ok=True)
         brought = ""
@@ -104,9 +106,10 @@ class ActionModule(ActionBase):
                 why = shown(done.stderr.strip() or done.returncode)
                 raise AnsibleActionFail(f"{self.host}: rsync: {why}")
             brought += done.stdout
-        return bool(brought)
+        return sum(not name.endswith("/") for name in brought.splitlines())
 
-    def _fetch(self, wanted: list[tuple[str, Path]], user: str) -> bool:
+    def _fetch(self, wanted: list[tuple[str, Path]], user: str) -> int:
+        """Bring each file that differs; return their number."""
         results = []
         if self._connection.become:
             self._connection.become.set_option("become_user", user)
@@ -128,7 +131,7 @@ class ActionModule(ActionBase):
         failures = [shown(one.get("msg")) for one in results if one.get("failed")]
         if failures:
             raise AnsibleActionFail(f"{self.host}: {'; '.join(failures)}")
-        return any(one.get("changed") for one in results)
+        return sum(bool(one.get("changed")) for one in results)
 
 
 def places(left: list[dict[str, str]], folder: Path, worker: str) -> list[tuple[str, Path]]:

@@ -24,18 +24,22 @@ from ..module_utils._core.errors import BadRequest, Refused, TpuError, WaitTimeo
 from ..module_utils._core.wait import Backoff
 from ..module_utils._fleet.apis import apis_of
 from ..module_utils._fleet.apply import FleetApplier, Pace, Result
+from ..module_utils._fleet.forecast import forecast
+from ..module_utils._fleet.plan_terms import Action, Status
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
 from ..module_utils._fleet.resting import Rest, RestBook, book_of
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
+from ..module_utils._fleet_file.prices import parse_prices
+from ..plugin_utils._core import progress
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._core.stoppable import stoppable
-from ..plugin_utils._fleet.options import options_of, params_of, said_of
+from ..plugin_utils._fleet.options import files_in, options_of, params_of, said_of
 
 display = Display()
 # What is asked for beside the fleet file, as variables fleet_<option>.
 ASKED = (
-    *("project", "api_endpoint", "scope", "teardown", "finish", "wake"),
+    *("project", "api_endpoint", "scope", "teardown", "only", "finish", "wake"),
     *("require", "wait", "wait_for", "state_dir"),
 )
 
@@ -63,6 +67,8 @@ class ActionModule(ActionBase):
         except AnsibleError as error:
             raise AnsibleActionFail(error.message) from None
         warnings: list[str] = []
+        if self._task.check_mode:
+            progress.note("declared", runs=self._declared_runs(task_vars or {}))
         try:
             result.update(self._carry_out(params, warnings))
         except TpuError as error:
@@ -75,9 +81,18 @@ class ActionModule(ActionBase):
         if "slices" in arguments:
             return arguments
         asked = said_of(variables, template, ASKED, wait_timeout="fleet_slice_timeout")
-        if (state := asked.pop("state_dir", "")) != "":
-            asked |= {"rest_file": f"{state}/rest.json", "lock_file": f"{state}/fleet.lock"}
-        return {**options_of(variables, template), **asked, **arguments}
+        files = files_in(asked.pop("state_dir", ""))
+        return {**options_of(variables, template), **asked, **files, **arguments}
+
+    def _declared_runs(self, variables: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Return the names of the runs that are to run, by slice."""
+        said = said_of(variables, self._templar.template, (), runs="training_run_runs")
+        found: dict[str, list[str]] = {}
+        for run in said.get("runs", ()):
+            if run.get("enabled", True):
+                for name in run.get("slices", ()):
+                    found.setdefault(str(name), []).append(str(run["name"]))
+        return found
 
     def _carry_out(self, params: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
         """Make the fleet what is wanted, or say what that would take; return the result."""
@@ -114,9 +129,14 @@ class _Work:
     def foreseen(self) -> Result:
         """Return the plan, and print it; change nothing."""
         _resting(self._params, self._fleet)
-        plan = self._applier().foresee()
+        applier = self._applier()
+        plan = applier.foresee()
         for line in plan_lines(plan):
             self._show(line)
+        if applier.world is not None:
+            prices = parse_prices(self._params["prices"])
+            told = forecast(self._fleet, applier.world, plan, prices)
+            progress.note("plan", **told, orphans=[*map(str, plan.orphans)], prunes=plan.prunes)
         return Result(plan.actions, plan.statuses, plan)
 
     def settled(self) -> Result | None:
@@ -128,6 +148,7 @@ class _Work:
             return None
         for status in plan.statuses:
             self._show(str(status))
+            _seen(status)
         return Result((), plan.statuses, plan)
 
     def applied(self) -> Result:
@@ -190,6 +211,7 @@ class _Work:
             progress=self._show,
             pace=Pace(poll=poll_of(params), again=again),
             rest=self._book.read,
+            seen=_seen,
         )
 
     def _show(self, line: str) -> None:
@@ -197,6 +219,14 @@ class _Work:
 
     def _now(self) -> float:
         return self._client.transport.server_time().timestamp()
+
+
+def _seen(what: Status | Action) -> None:
+    """Report a slice to the program that runs the playbook."""
+    if isinstance(what, Status):
+        progress.note("slice", slice=what.slice, phase=what.phase, text=what.text)
+    else:
+        progress.note("action", slice=what.slice, text=str(what))
 
 
 def _resting(params: Mapping[str, Any], fleet: Fleet) -> dict[str, Rest]:

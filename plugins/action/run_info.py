@@ -15,11 +15,11 @@ from ..plugin_utils._core.worker_facts import read_answer
 from ..plugin_utils._fleet.declared import Declared
 
 
-def line_of(run: Mapping[str, Any], slice_name: str, host: str) -> str:
+def line_of(run: Mapping[str, Any], slice_name: str) -> str:
     """Return a line about a run that does not run; empty for one that does or has succeeded."""
     if run["state"] in BACK:
         return ""
-    again = f"tpu-fleet exec --sudo --limit {host} -- tpu-fleet-run again {run['run']}"
+    again = f"tpu-fleet retry {run['run']} --slice {slice_name}"
     parts = [f"{run['run']} ({slice_name}): {run['state']}"]
     parts += [run["reason"]] if run.get("reason") else []
     parts += [f"to try it again: {again}"] if run["state"] == FAILED else []
@@ -74,7 +74,6 @@ class ActionModule(Declared):
 
     def _lines(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the lines about the runs of this worker that do not run."""
-        host = str(self.vars.get("inventory_hostname", "the worker"))
-        name = str(self.vars.get("tpu_vm_name", host))
-        lines = [line for run in runs if (line := line_of(run, name, host))]
+        name = str(self.vars.get("tpu_vm_name", "the worker"))
+        lines = [line for run in runs if (line := line_of(run, name))]
         return {"changed": False, "lines": lines}

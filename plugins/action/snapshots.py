@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.module_utils.common.validation import check_type_path
 
-from ..module_utils._host.snapshot import SnapshotError
+from ..module_utils._host.snapshot import MAX_BYTES, SnapshotError
 from ..modules import code_snapshot
 from ..plugin_utils._fleet.declared import Declared, together
 
@@ -51,7 +51,7 @@ class ActionModule(Declared):
             "name": name,
             "folder": check_type_path(str(whole)),
             "snapshot_dir": check_type_path(target),
-            "max_bytes": code_snapshot.MAX_BYTES,
+            "max_bytes": MAX_BYTES,
         }
         try:
             return code_snapshot.run(options, self._task.check_mode)

@@ -203,6 +203,10 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.template import trust_as_template
 from ansible.utils.display import Display
 
+# Imported for its effect: what follows is imported from Python's bytecode cache.
+from ..plugin_utils._core import bytecode  # noqa: F401 # pylint: disable=unused-import
+
+# isort: split
 from ..module_utils._core.errors import PermissionDenied, TpuError
 from ..module_utils._inventory import host_keys
 from ..module_utils._inventory.connections import control_directory

@@ -63,7 +63,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._ansible.options import ZONE
-from ..module_utils._tpu.accelerators import default_runtime, parse
+from ..module_utils._schema.accelerators import default_runtime, parse
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.offers import AcceleratorTypeInfo
 from ..module_utils._tpu.workers import natural_key

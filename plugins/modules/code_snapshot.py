@@ -66,43 +66,13 @@ files:
   returned: success
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host import snapshot as _snapshot
-
-MAX_BYTES = 256 << 20
-
-
-def read_description(path: Path) -> dict[str, Any]:
-    """Return what the last snapshot said of itself."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file in one step."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_bytes(data)
-    new.replace(path)
-
-
-def refuse_too_much(entries: list[_snapshot.Entry], limit: int) -> None:
-    """Name the largest files of a folder that is no longer code alone."""
-    total = sum(entry.size for entry in entries)
-    if total > limit:
-        largest = sorted(entries, key=lambda entry: -entry.size)[:3]
-        names = ", ".join(f"{entry.path} ({entry.size:,} bytes)" for entry in largest)
-        raise _snapshot.SnapshotError(
-            f"the folder holds {total:,} bytes, more than max_bytes {limit:,}. "
-            f"The largest: {names}. Name them in .gitignore"
-        )
+from ..module_utils._host.runs import read_json
 
 
 def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -120,16 +90,13 @@ def _packed(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     description = target / f"{params['name']}.json"
     paths, warnings = _snapshot.list_files(folder)
     entries = _snapshot.describe(folder, paths)
-    refuse_too_much(entries, params["max_bytes"])
+    _snapshot.refuse_too_much(entries, params["max_bytes"])
     digest = _snapshot.digest_of(entries)
-    before = read_description(description)
+    before = read_json(description)
     changed = before.get("digest") != digest or not archive.is_file()
     lines = [entry.line() for entry in entries]
     if changed and not check_mode:
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(archive, _snapshot.pack(folder, entries, digest))
-        text = json.dumps({"digest": digest, "name": params["name"], "files": lines}, indent=2)
-        replace_file(description, (text + "\n").encode("utf-8", "surrogateescape"))
+        _snapshot.keep(target, params["name"], folder, entries, digest)
     return {
         "changed": changed,
         "digest": digest,
@@ -152,7 +119,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "folder": {"type": "path", "required": True},
             "snapshot_dir": {"type": "path", "required": True},
-            "max_bytes": {"type": "int", "default": MAX_BYTES},
+            "max_bytes": {"type": "int", "default": _snapshot.MAX_BYTES},
         },
         supports_check_mode=True,
     )

@@ -52,4 +52,21 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+run:
+  description: Name of the run.
+  type: str
+  returned: always
+folder:
+  description: The worker's folder on the controller.
+  type: str
+  returned: the worker has something of the run
+files:
+  description: Number of files that were brought, as they were new or had changed.
+  type: int
+  returned: as O(folder)
+missing:
+  description: The declared results that the worker does not have.
+  type: list
+  elements: str
+  returned: as O(folder)
 """

@@ -22,8 +22,9 @@ description:
     prints the plan.
   - Without O(slices), what is not given is taken from the variables of the play. They are the fleet
     file, and C(fleet_project), C(fleet_api_endpoint), C(fleet_scope), C(fleet_teardown),
-    C(fleet_finish), C(fleet_wake), C(fleet_require), C(fleet_wait), C(fleet_wait_for) and
-    C(fleet_slice_timeout). O(rest_file) and O(lock_file) are in C(fleet_state_dir).
+    C(fleet_only), C(fleet_finish), C(fleet_wake), C(fleet_require), C(fleet_wait),
+    C(fleet_wait_for) and C(fleet_slice_timeout). O(rest_file) and O(lock_file) are in
+    C(fleet_state_dir).
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
@@ -37,8 +38,8 @@ options:
       - The slices, as C(fleet_slices) of the fleet file has them. Every key is explained in
         C(docs/fleet-file.md) of the collection.
       - Where it is not given, they are those of the fleet file, and so are O(zone), O(allocations),
-        O(warn_days), O(owner), O(self_setup), O(prune) and O(marks) where they are not given; each
-        is taken from the variable of the play that says it.
+        O(prices), O(warn_days), O(owner), O(self_setup), O(prune) and O(marks) where they are not
+        given; each is taken from the variable of the play that says it.
     type: list
     elements: dict
     default: []
@@ -50,6 +51,13 @@ options:
       - What the grant holds, as C(fleet_allocations) of the fleet file has it, or V(unrestricted).
       - Without it nothing is created.
     type: raw
+  prices:
+    description:
+      - What a chip costs for an hour, as C(fleet_prices) of the fleet file has it.
+      - With it C(tpu-fleet plan) says what the slices will cost.
+    type: list
+    elements: dict
+    default: []
   warn_days:
     description: How many days before the end of an allocation to warn.
     type: float
@@ -93,6 +101,13 @@ options:
     description:
       - Names of declared slices to delete, with their queued resources. Data disks stay.
       - When it is given, nothing else is done.
+    type: list
+    elements: str
+    default: []
+  only:
+    description:
+      - Names of declared slices to look after. Others are not created, changed or deleted.
+      - Empty for all slices.
     type: list
     elements: str
     default: []

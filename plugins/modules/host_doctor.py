@@ -127,7 +127,7 @@ from ..module_utils._doctor.check import worst
 from ..module_utils._doctor.gather import Place
 from ..module_utils._doctor.host import look, summary
 from ..module_utils._doctor.mend import mend
-from ..module_utils._tpu.accelerators import parse
+from ..module_utils._schema.accelerators import parse
 
 
 def chips_of(accelerator_type: str) -> int:

@@ -28,6 +28,9 @@ options:
       mode:
         description: Permissions of a file or folder. V(0644) and V(0755) by default.
         type: str
+      purge:
+        description: Pattern of files below a folder that are removed unless O(files) names them.
+        type: str
 extends_documentation_fragment:
   - tpu.fleet.internal
   - tpu.fleet.attributes
@@ -48,6 +51,7 @@ RETURN = r"""#"""
 
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +71,7 @@ FILE_SPEC: dict[str, Any] = {
     "content": {"type": "str", "default": ""},
     "target": {"type": "path"},
     "mode": {"type": "str"},
+    "purge": {"type": "str"},
 }
 
 
@@ -91,6 +96,15 @@ def as_wanted(entry: dict[str, Any]) -> tuple[str, str, int]:
         return "absent", "", 0
     mode = int(entry["mode"] or ("0755" if state == "directory" else "0644"), 8)
     return state, entry["content"] if state == "file" else "", mode
+
+
+def left_over(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each file that a folder loses, because no entry names it."""
+    named = {entry["path"] for entry in entries}
+    for entry in entries:
+        for path in sorted(Path(entry["path"]).rglob(entry["purge"])) if entry["purge"] else ():
+            if str(path) not in named:
+                yield {**entry, "path": str(path), "state": "absent"}
 
 
 def shown(what: tuple[str, str, int]) -> str:
@@ -136,7 +150,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     changed, differences = [], []
-    for entry in module.params["files"]:
+    for entry in (*module.params["files"], *left_over(module.params["files"])):
         path = Path(entry["path"])
         now, wanted = as_seen(path), as_wanted(entry)
         if now == wanted:

@@ -75,6 +75,7 @@ def changes(params: dict[str, Any], files: RunFiles) -> list[Change]:
             definition,
             f"{params['folder']}/{run}.env.json" in params["changed_paths"],
             files.status(run),
+            files.stopped_by(run),
         )
         found += [change] if change else []
     new = {run: one for run, one in declared.items() if not files.definition(run)}
@@ -100,6 +101,7 @@ def main() -> None:
     found = changes(module.params, files)
     module.exit_json(
         changed=False,
+        held=[run for run in module.params["enabled"] if files.stopped_by(run)],
         run_changes=[asdict(change) for change in found],
         lines=[change.line() for change in found],
     )

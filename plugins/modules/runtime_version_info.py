@@ -64,7 +64,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._ansible.options import ZONE
-from ..module_utils._tpu.accelerators import default_runtime, runtime_fits
+from ..module_utils._schema.accelerators import default_runtime, runtime_fits
 from ..module_utils._tpu.client import Client
 
 

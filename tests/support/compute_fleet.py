@@ -197,7 +197,7 @@ cat $folder/final.json || tail -n 5 $folder/out.* >&2
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Have a watcher."""
-        process = self.start("tpu-fleet", "watch", "--interval=2", "--hosts-every=10")
+        process = self.start("tpu-fleet", "watch", "run", "--interval=2", "--hosts-interval=10")
         try:
             yield
         finally:

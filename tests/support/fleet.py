@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ports import free_port
+from warm_ansible import run_ansible
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -113,23 +114,13 @@ class Fleet:
             start_new_session=True,
         )
 
-    def run(self, *argv: str, ok: bool = True, limit: float = 900, **env: str) -> str:
+    def run(self, *argv: str, ok: bool = True, limit: float = 2400, **env: str) -> str:
         """Run a command from the checkout; return everything it printed."""
-        done = subprocess.run(
-            argv,
-            cwd=ROOT,
-            env={**self.env, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=limit,
-            check=False,
-        )
+        done = run_ansible(argv, {**self.env, **env}, ROOT, limit, together=True)
         assert (done.returncode == 0) is ok, f"{argv}: {done.returncode}\n{done.stdout}"
         return done.stdout
 
-    def report(self, *argv: str, codes: Collection[int] = (0,), limit: float = 900) -> Any:
+    def report(self, *argv: str, codes: Collection[int] = (0,), limit: float = 2400) -> Any:
         """Run a command that prints JSON; return that, without the progress on stderr."""
         done = subprocess.run(
             argv,

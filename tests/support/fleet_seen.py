@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from tpu_fleet.commands.status import Row
+from tpu_fleet.top.closer import Closer
 from tpu_fleet.top.lines import Now
 from tpu_fleet.workers.ask.run_answers import told
 from tpu_fleet.workers.ask.run_follow import Heard
@@ -97,6 +98,7 @@ class Seen:
     lost: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     facts: FleetView | None = None
+    closer: Closer | None = None
 
     def hosts(self) -> dict[str, str]:
         """Return the slice of each worker."""
@@ -130,7 +132,7 @@ class Seen:
             runs, disk = told(known, host, self.answers.get(host, answer()))
             heard[host] = Heard(AT - 2, tuple(runs), disk, self.lost.get(host, ""))
         facts = self.facts or view(list(self.workers))
-        return Now(rows, heard, facts, AT, AT - 12)
+        return Now(rows, heard, facts, AT, AT - 12, (), "lab", CLOCK, "bob", self.closer)
 
 
 def lab() -> Seen:

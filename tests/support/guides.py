@@ -50,7 +50,7 @@ class Guide(Fleet):
     def import_grant(self, first_day: str) -> None:
         """Make the mail part of the fleet file."""
         grant = self.inventory / "group_vars" / "all" / "grant.yml"
-        command = f"tpu-fleet allocation import --from {first_day} --output {grant} --force"
+        command = f"tpu-fleet grant import --first-day {first_day} --output {grant} --force"
         self.run("sh", "-c", f"{command} < {self.mail}")
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

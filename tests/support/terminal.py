@@ -57,14 +57,14 @@ class Terminal:
         self.press("\r")
         return self.wait_for(until, seconds)
 
-    def run(self, line: str) -> str:
-        """Run a command that has to succeed; return what it writes."""
+    def run(self, line: str, code: int = 0) -> str:
+        """Run a command that has to exit with this code; return what it writes."""
         said = self.type(line)
         shown = len(self.events)
-        code = self.type("echo $?").split()[0]
+        ended = self.type("echo $?").split()[0]
         # That was our question, not the person's.
         del self.events[shown:]
-        assert code == "0", f"{line}\n{said}"
+        assert ended == str(code), f"{line}\n{said}"
         return said
 
     def press(self, keys: str) -> None:

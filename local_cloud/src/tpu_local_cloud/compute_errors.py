@@ -116,11 +116,6 @@ def as_compute(error: ApiError) -> ApiError:
     return refusal
 
 
-def malformed_url(field: str, value: Any) -> ComputeError:
-    """A reference that is no URL, such as a bare name."""
-    return invalid(field, value, "The URL is malformed.")
-
-
 def bad(message: str, reason: str = "invalid") -> ComputeError:
     """A refusal in words that say everything."""
     return ComputeError(400, reason, message)

@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from .tables._schema.accelerators import GENERATIONS
+
 TYPE_URL = "type.googleapis.com/google.rpc."
 
 HTTP_OF = {
@@ -209,21 +211,6 @@ def cannot_restart(spot: bool) -> ApiError:
     if spot:
         return bad_request("Spot VM TPUs cannot be restarted, and must be recreated again")
     return bad_request("Preemptible TPUs cannot be restarted")
-
-
-def old_architecture() -> ApiError:
-    """TPU Nodes, the old architecture, can no longer be created."""
-    return ApiError(
-        "FAILED_PRECONDITION",
-        "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture "
-        "or contact Cloud TPU team to gain TPU Node access. "
-        "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm#from-tpu-node-to-tpu-vm",
-    )
-
-
-def new_architecture(resource: str) -> ApiError:
-    """TPU VMs cannot be changed by the old versions of the API. The wording is ours."""
-    return bad_request(f"{resource} is a TPU VM: it can only be changed by v2 of the API.")
 
 
 def malformed_name(name: str) -> ApiError:
@@ -481,16 +468,14 @@ def busy() -> ApiError:
 
 # 429 ------------------------------------------------------------------------------------------
 
-_QUOTA_OF = {"v2": "TPUV2s", "v3": "TPUV3s", "v4": "TPUV4s", "v5p": "TPUV5P", "v6e": "TPUV6E"}
-
 
 def quota_id(generation: str, name: str, preemptible: bool) -> str:
     """Return the id of a type's quota."""
-    kind = "Preemptible" if preemptible else ""
+    quota = GENERATIONS[generation].tpu_quota + ("Preemptible" if preemptible else "")
     if generation == "v5e":
         serving = "Serving" if name in ("v5litepod-1", "v5litepod-4", "v5litepod-8") else ""
-        return f"TPUV5s{kind}Litepod{serving}PerProjectPerZoneForTPUAPI"
-    return f"{_QUOTA_OF.get(generation, 'TPUs')}{kind}PerProjectPerZoneForTPUAPI"
+        quota += f"Litepod{serving}"
+    return f"{quota}PerProjectPerZoneForTPUAPI"
 
 
 def region_of(zone: str) -> str:

@@ -443,7 +443,7 @@ def test_faults_of_requests_are_worded_as_compute_engine_does(compute: Compute) 
 
 
 def test_a_wait_blocks_until_the_operation_is_done() -> None:
-    cloud = Emulator(clock="real", delays={"create": 1.5})
+    cloud = Emulator(clock="real", delays={"create": 5})
     compute = Compute(cloud)
     begun = compute.insert("one")
     start = time.monotonic()
@@ -455,12 +455,12 @@ def test_a_wait_blocks_until_the_operation_is_done() -> None:
         waiter.start()
     # Others are answered meanwhile.
     compute.get(f"zones/{ZONE}/instances")
-    assert time.monotonic() - start < 1.4
+    assert not answers
     for waiter in waiters:
         waiter.join()
     cloud.stop()
     assert [each["status"] for each in answers] == ["DONE", "DONE"]
-    assert 0.5 < time.monotonic() - start < 10
+    assert time.monotonic() - start > 0.5
 
 
 def test_a_wait_ends_where_time_stands_still(slow: Compute) -> None:

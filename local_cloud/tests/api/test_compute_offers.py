@@ -283,35 +283,6 @@ def test_vms_are_reserved_for_a_week(fresh: Emulator) -> None:
     assert made["specificReservation"]["count"] == "2"
 
 
-def test_advice_where_a_reservation_would_be_granted(ask: Ask) -> None:
-    family = "VM_FAMILY_CLOUD_TPU_LITE_POD_SLICE_CT6E"
-    spec: dict[str, Any] = {
-        "targetResources": {"aggregateResources": {"vmFamily": family, "acceleratorCount": "64"}},
-        "timeRangeSpec": {
-            "minDuration": "86400s",
-            "maxDuration": "604800s",
-            "startTimeNotEarlierThan": "2036-12-01T00:00:00.000Z",
-            "startTimeNotLaterThan": "2036-12-20T00:00:00.000Z",
-        },
-    }
-
-    def advised(spec: dict[str, Any]) -> Any:
-        answer = ask("POST", f"{R}/advice/calendarMode", {"futureResourcesSpecs": {"it": spec}})
-        return answer["recommendations"][0]["recommendationsPerSpec"]["it"]
-
-    found = advised(spec)
-    assert found["location"] == "zones/us-central1-a"
-    assert found["startTime"] == "2036-12-01T00:00:00.000000000Z"
-    assert found["endTime"] == "2036-12-08T00:00:00.000000000Z"
-    others = {zone: each["status"] for zone, each in found["otherLocations"].items()}
-    assert others["zones/us-central1-b"] == "RECOMMENDED"
-    assert others["zones/us-central1-c"] == "NOT_SUPPORTED"
-    denied = {"locations": {"zones/us-central1-a": {"preference": "DENY"}}}
-    assert advised({**spec, "locationPolicy": denied})["location"] == "zones/us-central1-b"
-    far = {"aggregateResources": {"vmFamily": "VM_FAMILY_CLOUD_TPU_POD_SLICE_CT4P"}}
-    assert "location" not in advised({**spec, "targetResources": far})
-
-
 @pytest.mark.parametrize(
     ("more", "why"),
     [

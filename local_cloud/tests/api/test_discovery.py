@@ -139,15 +139,6 @@ def test_the_services_own_account(ask: Ask) -> None:
     check("v2", "GenerateServiceIdentityResponse", answer)
 
 
-def test_the_old_api_shows_nodes_in_its_own_shape(ask: Ask) -> None:
-    ask("POST", f"v2/{ZONE}/nodes", params={"nodeId": "n1"}, json=BODY)
-    listed = ask("GET", f"v1/{ZONE}/nodes")
-    # gcloud drops nodes of a newer kind by their apiVersion, which the old enum does not have.
-    shown = [{k: v for k, v in node.items() if k != "apiVersion"} for node in listed["nodes"]]
-    check("v1", "ListNodesResponse", {"nodes": shown})
-    check("v1", "ListLocationsResponse", ask("GET", f"v1/projects/{Emulator.project}/locations"))
-
-
 def test_many_interfaces_make_many_endpoints(ask: Ask) -> None:
     body = {k: v for k, v in BODY.items() if k != "networkConfig"}
     body |= {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,20 +19,13 @@ HERE: dict[str, Any] = {"project": PROJECT, "zone": TPU7X}
 AROUND: dict[str, Any] = {"project": PROJECT, "region": REGION}
 
 
-@pytest.fixture
-def cloud() -> Iterator[Emulator]:
-    emulator = Emulator()
-    yield emulator
-    emulator.stop()
-
-
 def client(cloud: Emulator, kind: type[Any]) -> Any:
     endpoint = {"api_endpoint": cloud.url.rstrip("/")}
     return kind(credentials=AnonymousCredentials(), client_options=endpoint)
 
 
 def waits_here(cloud: Emulator, instances: Any) -> Any:
-    """Return a client that waits for operations at the cloud, as docs/gcloud.md says."""
+    """Return a client that waits for operations at the cloud, as docs/internals/gcloud.md says."""
     services = instances.transport._extended_operations_services
     services["zone_operations"] = client(cloud, compute_v1.ZoneOperationsClient)
     return instances

@@ -358,7 +358,7 @@ def test_a_client_that_is_built_from_what_the_cloud_serves(
     assert alpha == ("{" in place and version != "v2")
 
 
-@pytest.mark.parametrize("version", ["v1", "v1alpha1", "v2", "v2alpha1"])
+@pytest.mark.parametrize("version", ["v2", "v2alpha1"])
 def test_the_documents_are_googles(cloud: Emulator, version: str) -> None:
     """Renew those of model/shared/discovery_documents when the installed ones are newer."""
     root = cloud.url

@@ -67,7 +67,6 @@ def test_operations_that_are_not_done(cloud: Emulator) -> None:
         ("GET", f"v2/{ZONE}/queuedResources", {"orderBy": "name"}, ["orderBy"]),
         ("DELETE", f"v2/{ZONE}/nodes/n1", {"force": "true"}, ["force"]),
         ("POST", f"v2/{ZONE}/nodes/n1:stop", {"now": "1"}, ["now"]),
-        ("GET", f"v1/{ZONE}/nodes", {"filter": "x"}, ["filter"]),
     ],
 )
 def test_what_a_method_does_not_have_is_refused(

@@ -358,10 +358,3 @@ def test_topologies_that_there_are_not(cloud: Emulator, topology: str) -> None:
     body = {"acceleratorConfig": config, "runtimeVersion": "tpu-ubuntu2204-base"}
     made = requests.post(f"{cloud.url}v2/{ZONE}/nodes?nodeId=n1", json=body, timeout=30)
     assert "could not be found" in made.json()["error"]["message"]
-
-
-def test_the_old_architecture_says_where_to_read_on(cloud: Emulator) -> None:
-    answer = requests.post(f"{cloud.url}v1/{ZONE}/nodes?nodeId=n1", json={}, timeout=30)
-    assert answer.json()["error"]["message"].endswith(
-        " https://cloud.google.com/tpu/docs/system-architecture-tpu-vm#from-tpu-node-to-tpu-vm"
-    )

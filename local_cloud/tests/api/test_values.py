@@ -1,6 +1,7 @@
 """Values that Google refuses, in both APIs: one table, with Google's words where they are known.
 
-What is quoted in public is marked W; docs/gcloud.md says that the words of the others are inferred.
+What is quoted in public is marked W; docs/internals/gcloud.md says that the words of the others are
+inferred.
 """
 
 from __future__ import annotations

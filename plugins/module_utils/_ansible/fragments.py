@@ -118,9 +118,7 @@ _MACHINE = r"""
   service_account:
     description:
       - E-mail address of the service account that the machines act as, and whose token each user of
-        them can get.
-      - By default a slice of the Cloud TPU API has the project's default account, because that API
-        always gives one. A slice of Compute Engine has none.
+        them can get. The Cloud TPU API gives the project's default account if none is named.
     type: str
   description:
     description: A text of at most 512 characters.

@@ -131,6 +131,17 @@ def look(
     return found
 
 
+def with_own(
+    before: Mapping[str, str], now: Mapping[str, str], is_own: Callable[[str], bool]
+) -> Dict[str, str]:
+    """Return the earlier description, with the present state of the caller's own paths.
+
+    What else has changed meanwhile stays a difference.
+    """
+    kept = {name: state for name, state in before.items() if not is_own(name)}
+    return {**kept, **{name: state for name, state in now.items() if is_own(name)}}
+
+
 def _homes(
     watch: Watch, away: Sequence[str], known: Mapping[str, str], seen: Seen
 ) -> Dict[str, str]:

@@ -27,10 +27,22 @@ def given_of(
         role: digest(
             [
                 {name: values[name] for name in uses[role] if name in values},
-                dict(snapshots.get(role, {})),
+                described(snapshots.get(role, {})),
             ]
         )
         for role in roles
+    }
+
+
+def described(files: Mapping[str, str]) -> Dict[str, str]:
+    """Return the files without the archives that a description names by the hash of their content.
+
+    The same content may be packed in several ways: here, and on the controller.
+    """
+    return {
+        name: content
+        for name, content in files.items()
+        if not name.endswith(ARCHIVE) or name[: -len(ARCHIVE)] + DESCRIPTION not in files
     }
 
 
@@ -45,7 +57,7 @@ def parts_of(
     return {
         role: {
             **{name: hashes[name] for name in uses[role] if name in hashes},
-            **({FILES: digest(dict(snapshots[role]))} if role in snapshots else {}),
+            **({FILES: digest(described(snapshots[role]))} if role in snapshots else {}),
         }
         for role in roles
     }
@@ -54,6 +66,8 @@ def parts_of(
 # Variables that a controller makes of a secret in its state folder, with the name of the file.
 _MADE_OF = {"training_run_keys": "gang_secret", "fleet_ray_token": "ray_token"}
 _RUNS = "training_run_runs"
+# The ends of the two files of a snapshot.
+ARCHIVE, DESCRIPTION = ".tar.gz", ".json"
 # Stands for the files that are sent for a role, among the variables that it uses.
 FILES = "its files"
 # What the workers of a slice must agree on: a registered result, by the role whose task has it. The

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from .._tpu.accelerators import (
+from .._schema.accelerators import (
     ACCELERATOR_TYPES,
     CORES_PER_CHIP,
     GENERATIONS,
     PREFIXES,
     parse,
 )
-from .._tpu.accelerators import topologies as topologies_of_type
+from .._schema.accelerators import topologies as topologies_of_type
 
 IMAGE_PROJECT = "ubuntu-os-accelerator-images"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._tpu.accelerators import GENERATIONS
+from .._schema.accelerators import GENERATIONS
 from .slice_bodies import RESERVED
 
 

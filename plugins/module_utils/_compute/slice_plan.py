@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import BadRequest, Refused
-from .._tpu.accelerators import GENERATIONS
+from .._schema.accelerators import GENERATIONS
 from .._tpu.model import Node, map_in, text_in
 from .._tpu.node_plan import Decision, Difference, Subject, decide_about, plan
 from .._tpu.node_spec import NodeSpec

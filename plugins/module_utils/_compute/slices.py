@@ -205,11 +205,6 @@ class ComputeSlices:
             found.append(self._attributes_at(one, path) if alone else {} if status == 404 else data)
         return found
 
-    def serial_output(self, zone: str, instance: str, start: int = 0) -> dict[str, Any]:
-        """Return what a machine wrote to its serial console: contents, and where to go on."""
-        where = f"{self._path(zone, INSTANCES, instance)}/serialPort"
-        return self.transport.read(where, {"port": 1, "start": start})
-
     def offers(self, zone: str, machine_type: str) -> bool:
         """Return whether a zone lists a machine type, which does not mean that it has any free."""
         path = f"{self._home}/zones/{zone}/machineTypes/{machine_type}"

@@ -1087,3 +1087,38 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "standing": standing,
 }
 """The parsers that playbooks may call, by name."""
+
+
+# Workers that take a version of a code tree
+
+SYNCS = re.compile(r"program|need|ready|refused|switched|running|done")
+_CHOICE = re.compile(r"[0-9a-f]{1,250000}")
+
+
+def sync_word(worker: str, line: bytes) -> dict[str, Any]:
+    """Read a line of a worker that takes a version of a code tree."""
+    words = Words(worker, parsed(worker, line))
+    what = words.word("say", SYNCS)
+    read: dict[str, Callable[[Words], dict[str, Any]]] = {
+        "need": lambda one: {"files": one.word("files", _CHOICE)},
+        "ready": lambda one: {"same": one.flag("same")},
+        "refused": lambda one: {"why": one.text("why", most=2000)},
+        "running": _synced_runs,
+        "done": _synced_runs,
+    }
+    return {"say": what, **(read[what](words) if what in read else {})}
+
+
+def _synced_runs(words: Words) -> dict[str, Any]:
+    return {
+        "runs": [
+            {
+                "run": one.word("run", ENTRY_NAME),
+                "state": one.text("state", most=40),
+                "attempt": one.number("attempt"),
+                "next": one.flag("next"),
+                "reason": one.text("reason"),
+            }
+            for one in words.objects("runs", 1000)
+        ]
+    }

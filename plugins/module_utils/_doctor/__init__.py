@@ -2,5 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The doctor: its checks on the controller and on workers, its report, and its repairs.
 
-May import: _apply_agent, _compute, _core, _fleet, _fleet_file, _google, _host, _tpu, _wire.
+May import: _apply_agent, _compute, _core, _fleet, _fleet_file, _google, _host, _schema, _tpu,
+_wire.
 """

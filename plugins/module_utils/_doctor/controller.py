@@ -10,7 +10,7 @@ from typing import Any
 
 from .._compute.quotas import quotas_of
 from .._fleet.plan_terms import STUCK
-from .._tpu.accelerators import default_runtime, runtime_fits
+from .._schema.accelerators import default_runtime, runtime_fits
 from .._tpu.model import COMPUTE, TPU
 from .check import (
     CONTROLLER,
@@ -306,7 +306,7 @@ def _host_keys(facts: Facts) -> Iterator[Hit]:
             yield fine("verified" if worker["strict"] else "unchanged since the first connection")
 
 
-_WATCH = "Wait a minute if it boots; otherwise run: ansible-playbook tpu.fleet.reprovision"
+_WATCH = "Wait a minute if it boots; otherwise run: tpu-fleet repair"
 
 CHECKS: tuple[Check, ...] = (
     Check(
@@ -327,7 +327,7 @@ CHECKS: tuple[Check, ...] = (
             "no_key": Case(
                 FAIL,
                 "the key {path} does not exist",
-                "Copy it here, or generate one: ansible-playbook tpu.fleet.provision",
+                "Copy it here, or generate one: tpu-fleet apply --only slices",
             ),
             "open_key": Case(
                 FAIL,
@@ -403,13 +403,13 @@ CHECKS: tuple[Check, ...] = (
             "undeclared": Case(
                 WARN,
                 "fleet_allocations is not declared: nothing can be created",
-                "Declare it: tpu-fleet allocation import < mail.txt",
+                "Declare it: tpu-fleet grant import < mail.txt",
             ),
             "warns": Case(WARN, "{warning}", "See: tpu-fleet status"),
             "dead": Case(
                 WARN,
                 "queued resource {name} in {zone} is {state} and still uses up quota",
-                "Delete it: ansible-playbook tpu.fleet.reprovision",
+                "Delete it: tpu-fleet repair",
             ),
             "unreadable": Case(WARN, "{error}", "Correct fleet_allocations in the fleet file."),
         },
@@ -424,7 +424,7 @@ CHECKS: tuple[Check, ...] = (
             "missing": Case(
                 WARN,
                 "slice {slice} is declared, and does not exist ({why})",
-                "Request it: ansible-playbook tpu.fleet.site",
+                "Request it: tpu-fleet apply",
             ),
             "refused": Case(
                 WARN,
@@ -502,7 +502,7 @@ WORKER_CHECKS: tuple[Check, ...] = (
         "the node in the API: state, health, maintenance, runtime version",
         _state,
         {
-            "unusable": Case(FAIL, "{reason}", "Run: ansible-playbook tpu.fleet.reprovision"),
+            "unusable": Case(FAIL, "{reason}", "Run: tpu-fleet repair"),
             "maintenance": Case(
                 WARN,
                 "maintenance is planned: {when}",
@@ -526,23 +526,23 @@ WORKER_CHECKS: tuple[Check, ...] = (
             "timeout": Case(
                 FAIL,
                 "{address} does not answer: it is down, or a firewall is in between",
-                "Run: ansible-playbook tpu.fleet.firewall; then tpu.fleet.reprovision",
+                "Run: tpu-fleet project setup --only firewall; then tpu-fleet repair",
             ),
             "no_route": Case(
                 FAIL,
                 "there is no route to {address}",
-                "Check your network and VPN; then run: ansible-playbook tpu.fleet.firewall",
+                "Check your network and VPN; then run: tpu-fleet project setup --only firewall",
             ),
             "unresolved": Case(
                 FAIL,
                 "the name {address} cannot be resolved",
-                "Run: ansible-playbook tpu.fleet.provision; it writes the names again.",
+                "Run: tpu-fleet apply --only slices; it writes the names again.",
             ),
             "denied": Case(
                 FAIL,
                 "{user}@{address} does not accept the key {key}",
                 "Check fleet_ssh_user and fleet_ssh_private_key_file; "
-                "ansible-playbook tpu.fleet.provision adds the key",
+                "tpu-fleet apply --only slices adds the key",
             ),
             "closed": Case(FAIL, "{address} closes the connection: {said}", _WATCH),
             "key_unusable": Case(
@@ -560,13 +560,13 @@ WORKER_CHECKS: tuple[Check, ...] = (
             "host_key_changed": Case(
                 FAIL,
                 "{address} has another host key than the machine published: it is another machine",
-                "Update the addresses: ansible-playbook tpu.fleet.provision. If it stays, "
+                "Update the addresses: tpu-fleet apply --only slices. If it stays, "
                 "do not log in: delete slice {slice} and create it again.",
             ),
             "host_key_unknown": Case(
                 FAIL,
                 "{address} has a host key that was not published",
-                "Update the keys: ansible-playbook tpu.fleet.provision",
+                "Update the keys: tpu-fleet apply --only slices",
             ),
             "not_published": Case(
                 WARN,

@@ -26,7 +26,7 @@ from .._host.chip_holders import Holder, user_name
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
 from .._host.run_end import end_of
 from .._host.run_states import FAILED, why_of
-from .._host.runs import newest
+from .._host.runs import RunFiles, newest
 from .._host.state import STATE_DIR, boot_id, load, locker, read_text
 from .machine import TELLTALES
 from .probe import become
@@ -406,6 +406,8 @@ def runs(place: Place) -> List[Dict[str, Any]]:
         kept = definition.get("paths", {})
         state = kept.get("state", f"{STATE_DIR}/runs/{name}")
         spare = kept.get("runtime", f"/run/tpu-fleet/runs/{name}")
+        there = RunFiles()
+        there.states = Path(state).parent
         _path, status = newest(Path(folder, "status.json") for folder in (state, spare))
         shown = unit_blocks(told("systemctl", "show", _UNIT, f"tpu-fleet-run@{name}.service"))
         unit = shown[0] if shown else {}
@@ -428,6 +430,7 @@ def runs(place: Place) -> List[Dict[str, Any]]:
                 or (unit.get("ActiveState") == "active" and unit.get("MainPID", "0") != "0"),
                 "unit_active": unit.get("ActiveState", ""),
                 "unit_enabled": unit.get("UnitFileState") == "enabled",
+                "stopped_by": there.stopped_by(name),
                 "told_to_stop": unit.get("ActiveState") == "inactive"
                 and unit.get("Result") == "success",
             }

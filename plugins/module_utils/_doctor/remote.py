@@ -30,7 +30,7 @@ from .._fleet.usage import missing_slices
 from .._fleet_file.declared import KEEP, Fleet, Slice
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
-from .._tpu.accelerators import parse as parse_accelerator
+from .._schema.accelerators import parse as parse_accelerator
 from .._tpu.client import ALL_ZONES, Client
 from .._tpu.model import COMPUTE, TPU
 from .._tpu.queued_facts import reason_of

@@ -109,8 +109,7 @@ CHECKS: tuple[Check, ...] = (
                 FAIL,
                 "{workers} of {count} workers cannot be checked: programs on the others wait "
                 "for it silently",
-                "See the rows of that worker; if it still does not answer: "
-                "ansible-playbook tpu.fleet.reprovision",
+                "See the rows of that worker; if it still does not answer: tpu-fleet repair",
             ),
             "gone": Case(
                 FAIL, "{workers} cannot be checked", "See the rows of that worker for the reason."

@@ -159,7 +159,7 @@ CHECKS: Tuple[Check, ...] = (
             "slow": Case(
                 WARN,
                 "{framework} in venv {venv} has not answered within {seconds} s",
-                "Allow more time: tpu-fleet doctor --time-limit 90",
+                "Allow more time: tpu-fleet doctor --timeout 90",
             ),
         },
         ("chips", "holders", "framework_looks", "runs"),

@@ -96,8 +96,10 @@ def _run(run: Mapping[str, Any]) -> Iterator[Hit]:
     name = run["run"]
     about = {"subject": name, "run": name, "unit": f"tpu-fleet-run@{name}", "log": run["log_path"]}
     if not run["agent_alive"]:
-        if run["unit_enabled"] and run["unit_active"] != "failed" and run["told_to_stop"]:
-            yield hit("stopped", **about)
+        if run["stopped_by"] and run["unit_enabled"]:
+            yield hit("stopped", by=run["stopped_by"], **about)
+        elif run["unit_enabled"] and run["unit_active"] != "failed" and run["told_to_stop"]:
+            yield hit("stopped", by="hand", **about)
         elif run["unit_enabled"]:
             yield hit("no_agent", **about)
     elif not run["unit_enabled"]:
@@ -171,7 +173,7 @@ CHECKS: Tuple[Check, ...] = (
             "slow": Case(
                 WARN,
                 "venv {name} has not answered within {seconds} s",
-                "Allow more time: tpu-fleet doctor --time-limit 90",
+                "Allow more time: tpu-fleet doctor --timeout 90",
             ),
         },
         ("venvs",),
@@ -200,7 +202,7 @@ CHECKS: Tuple[Check, ...] = (
             "failed": Case(
                 FAIL,
                 "run {run} has failed ({ended})",
-                "Read {log}; then run on worker 0: sudo tpu-fleet-run again {run}",
+                "Read: tpu-fleet logs {run}; then run: tpu-fleet retry {run}",
             ),
             "waits": Case(WARN, "run {run} is {state}: {reason}", "Remove what it waits for."),
             "no_agent": Case(
@@ -211,8 +213,8 @@ CHECKS: Tuple[Check, ...] = (
             ),
             "stopped": Case(
                 WARN,
-                "run {run} was stopped by hand",
-                "To continue: sudo systemctl start {unit}",
+                "run {run} was stopped by {by}",
+                "To continue: tpu-fleet start {run}",
             ),
             "not_enabled": Case(
                 WARN,

@@ -105,7 +105,12 @@ class FleetApplier:
         workers: int = 8,
         pace: Pace | None = None,
         rest: Callable[[], Mapping[str, Rest]] | None = None,
+        seen: Callable[[Status | Action], None] = lambda _what: None,
     ) -> None:
+        """`progress` gets lines for people; `seen` each new status, and each action that was done.
+
+        `rest` returns the slices that rest.
+        """
         self.cloud = cloud
         self.fleet = fleet
         self._wait = wait
@@ -115,6 +120,8 @@ class FleetApplier:
         self._timeout = timeout
         self._strict = strict
         self._progress = progress
+        self._seen = seen
+        self._shown: dict[str, Status] = {}
         self._workers = workers
         self._pace = pace or Pace()
         self._memory = Memory(fleet, self._pace.again, self._pace.settle, self._pace.stuck)
@@ -467,6 +474,7 @@ class FleetApplier:
     def _did(self, action: Action) -> None:
         self._done.append(action)
         self._progress(str(action))
+        self._seen(action)
 
     def _did_make(self, action: Action, now: datetime) -> None:
         self._made[action.thing] = now
@@ -479,6 +487,9 @@ class FleetApplier:
         now = self.cloud.clock.now()
         due = self._told_at is None or now - self._told_at >= self._pace.report
         for status in plan.statuses:
+            if self._shown.get(status.slice) != status:
+                self._shown[status.slice] = status
+                self._seen(status)
             waits = not status.settled or status.phase in STUCK
             if (due and waits) or self._told.get(status.slice) != status.phase:
                 self._progress(str(status))

@@ -66,6 +66,36 @@ def costs_of(
     return found
 
 
+@dataclass(frozen=True)
+class Price:
+    """The hourly price of something that holds chips, in USD; None means unknown."""
+
+    per_hour: float | None
+    billed_per_hour: float | None
+    paid_until: datetime | None
+    """When the first entry of the grant ends that pays for it; None without such an end."""
+
+
+def prices_of(
+    holdings: Sequence[Holding], grant: Grant, prices: Prices, now: datetime
+) -> list[Price]:
+    """Return the price of each holding, if all of them were there; the first use the grant up."""
+    free = not (grant.unrestricted or not grant.declared)
+    outside = grant.outside(holdings, now) if free else [held.chips for held in holdings]
+    found = []
+    for held, chips, until in zip(holdings, outside, grant.paid_until(holdings, now), strict=True):
+        each = prices.per_chip(held.place, held.tier) if held.chips else None
+        known = bool(held.chips)
+        found.append(
+            Price(
+                per_hour=_product(each, held.chips) if known else None,
+                billed_per_hour=_product(each, chips) if known else None,
+                paid_until=until if chips < held.chips else None,
+            )
+        )
+    return found
+
+
 def _so_far(node: Node, held: Holding, each: float | None, chip_hours: float) -> float | None:
     if not held.chips or node.created is None:
         return None

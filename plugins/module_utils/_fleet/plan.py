@@ -63,8 +63,9 @@ def plan_fleet(fleet: Fleet, world: World, tries: Tries) -> Plan:
     """Return what to do now; repeated after each look, it reaches the declared state."""
     planner = _Planner(fleet, world, tries)
     only_ends = fleet.only_expire or bool(fleet.teardown or fleet.stop)
-    orphans = [] if only_ends else planner.orphans()
-    views = [planner.view(want) for want in fleet.slices]
+    orphans = [] if only_ends or fleet.only else planner.orphans()
+    wanted = [want for want in fleet.slices if not fleet.only or want.name in fleet.only]
+    views = [planner.view(want) for want in wanted]
     for view in views:
         if fleet.teardown or fleet.stop:
             planner.take_down(view)
@@ -451,7 +452,7 @@ class _Planner:
             return Status(want.name, "coming", "STOPPED, to be started", node)
         if self.room.is_over(place, tier):
             if want.on_grant_end == "delete":
-                text = f"STOPPED, and not started: {refusal}; tpu.fleet.expiry deletes it"
+                text = f"STOPPED, and not started: {refusal}; tpu-fleet grant expire deletes it"
                 return Status(want.name, ENDED, text, node)
         elif self.room.refusal(place, tier, staying=True, without=node) is None:
             text = f"STOPPED; it fits the grant when others are gone: {refusal}"
@@ -591,9 +592,9 @@ class _Planner:
         found = fleet.grant.warnings(held, self.world.now, fleet.warn_days, fleet.owner)
         deletes = {want.name for want in fleet.slices if want.on_grant_end == "delete"}
         for node in over:
-            how = "delete it, or set on_grant_end: delete and run tpu.fleet.expiry"
+            how = "delete it, or set on_grant_end: delete and run tpu-fleet grant expire"
             if node.name in deletes:
-                how = "run tpu.fleet.expiry to delete it"
+                how = "run tpu-fleet grant expire to delete it"
             is_so = "it still runs, which may cost money"
             if node.state == "STOPPED":
                 is_so = "it is stopped, and not started again"

@@ -222,7 +222,7 @@ def resting(want: Slice, world: World) -> Rest | None:
 def rest_text(rest: Rest) -> str:
     """Return why a slice rests, and what wakes it."""
     how = "stopped" if rest.how == "stop" else "deleted"
-    return f"{how}, because {rest.why}; a changed run or -e fleet_wake=NAME brings it back"
+    return f"{how}, because {rest.why}; a changed run or tpu-fleet slice wake brings it back"
 
 
 def tier_of(want: Slice, node: Node) -> str:

@@ -26,6 +26,8 @@ from .._host.state import read_text, write_atomically
 from .._tpu.client import Client
 
 KEY = "tpu-fleet-rest"
+# In the state folder.
+REST_FILE = "rest.json"
 
 
 @dataclass(frozen=True)

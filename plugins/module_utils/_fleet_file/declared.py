@@ -179,6 +179,8 @@ class Fleet:
     teardown: frozenset[str] = frozenset()
     # Slices that must stop; the same holds.
     stop: frozenset[str] = frozenset()
+    # Slices to look after; of the others nothing is created, changed or deleted. Empty: all.
+    only: frozenset[str] = frozenset()
     warn_days: float = 7.0
     _specs: dict[tuple[str, Place], NodeSpec] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -207,6 +209,7 @@ class Fleet:
             only_expire=params.get("scope") == "expiry",
             teardown=teardown | {name for name in finish if ends.get(name) == DELETE},
             stop=frozenset(name for name in finish if ends.get(name) == STOP),
+            only=frozenset(params.get("only") or ()),
             warn_days=float(params.get("warn_days") or 0),
         )
         unknown = sorted(teardown - set(ends))
@@ -215,11 +218,17 @@ class Fleet:
                 f"teardown names {', '.join(unknown)}, which the fleet file does not declare.",
                 remedy="Name declared slices; what is not declared any more goes with prune: true.",
             )
+        missing = sorted(fleet.only - set(ends))
+        if missing:
+            raise BadRequest(
+                f"only names {', '.join(missing)}, which the fleet file does not declare.",
+                remedy=f"Name declared slices: {', '.join(ends) or 'there is none'}.",
+            )
         kept = sorted(name for name in finish if ends.get(name, KEEP) == KEEP)
         if kept:
             raise BadRequest(
                 f"{', '.join(kept)} cannot be put to rest: no slice of that name says on_finish.",
-                remedy="Set on_finish to stop or delete, or use tpu.fleet.teardown.",
+                remedy="Set on_finish to stop or delete, or use tpu-fleet slice delete.",
             )
         for one in slices:
             for place in one.candidates:

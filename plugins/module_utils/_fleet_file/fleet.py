@@ -23,6 +23,7 @@ PLANNED = {
     "slices": "fleet_slices",
     "zone": "fleet_zone",
     "allocations": "fleet_allocations",
+    "prices": "fleet_prices",
     "warn_days": "fleet_allocation_warn_days",
     "owner": "fleet_owner",
     "self_setup": "fleet_self_setup",

@@ -20,6 +20,7 @@ from .._compute.machine_types import APIS as GENERATION_APIS
 from .._core.errors import BadRequest
 from .._core.ownership import OWNER_LABEL
 from .._schema import values as rules
+from .._schema.accelerators import ACCELERATOR_TYPES, API_ENUM, CORES_PER_CHIP, PREFIXES
 from .._schema.keys import (
     APIS,
     Problem,
@@ -29,7 +30,6 @@ from .._schema.keys import (
     entries,
     text_of,
 )
-from .._tpu.accelerators import ACCELERATOR_TYPES, API_ENUM, CORES_PER_CHIP, PREFIXES
 from .._tpu.model import COMPUTE, TPU, Node, parse_time
 
 if TYPE_CHECKING:
@@ -131,11 +131,7 @@ class Allocation:
     @property
     def last_day(self) -> str:
         """Return when the entry ends, as a person would write it: a whole day as its last day."""
-        if self.ends is None:
-            return "no end"
-        if self.ends.time() == time(0):
-            return f"{(self.ends - timedelta(days=1)).date()}"
-        return f"{self.ends:%Y-%m-%d %H:%M} UTC"
+        return "no end" if self.ends is None else day_before(self.ends)
 
     def __str__(self) -> str:
         return f"{self._chips()} {_TIER_WORDS[self.tier]} in {self.zone}{on_api(self.api)}"
@@ -217,6 +213,15 @@ class Grant:
         ends = [entry.ends for entry in self._covering(place, tier)]
         known = [end for end in ends if end is not None]
         return max(known) if known and len(known) == len(ends) else None
+
+    def paid_until(self, holdings: Sequence[Holding], now: datetime) -> list[datetime | None]:
+        """Return when the first entry ends that each holding draws from; None where none does."""
+        ends = {entry.field: entry.ends for entry in self.allocations}
+        drawn = [
+            [ends[field] for field, chips in draw.items() if chips]
+            for draw in self._draws(holdings, now)
+        ]
+        return [min((end for end in one if end is not None), default=None) for one in drawn]
 
     def ended(self, place: Place, tier: str, now: datetime) -> bool:
         """Say whether there are entries for such a node, and all of them are over."""
@@ -451,6 +456,13 @@ def end_of(value: Any) -> datetime | None:
     if instant and _DAY.fullmatch(text.strip()):
         instant += timedelta(days=1)
     return instant.astimezone(timezone.utc) if instant else None
+
+
+def day_before(end: datetime) -> str:
+    """Return an end as a person would write it: of a whole day as the last one before it."""
+    if end.time() == time(0):
+        return f"{(end - timedelta(days=1)).date()}"
+    return f"{end:%Y-%m-%d %H:%M} UTC"
 
 
 def in_time(span: timedelta) -> str:

@@ -53,7 +53,7 @@ WERE = ("webhook", "webhook_file", "mail", "format", "token", "token_file")
 
 NOTIFY = {
     "name": Key(
-        description="Name in logs and in `tpu-fleet watch --status`.",
+        description="Name in logs and in `tpu-fleet watch status`.",
         default="its way and its number",
     ),
     "events": Key(

@@ -10,6 +10,8 @@ from typing import Any
 from .._compute import machine_types
 from .._roles.python_env.frameworks import version_key
 from .._schema import values as rules
+from .._schema.accelerators import ACCELERATOR_TYPES, PREFIXES, default_runtime, runtime_fits
+from .._schema.accelerators import parse as parse_accelerator
 from .._schema.keys import (
     TIERS,
     Problem,
@@ -20,8 +22,6 @@ from .._schema.keys import (
     text_of,
     texts_of,
 )
-from .._tpu.accelerators import ACCELERATOR_TYPES, PREFIXES, default_runtime, runtime_fits
-from .._tpu.accelerators import parse as parse_accelerator
 from .._tpu.model import COMPUTE, TPU, part_of
 from .._tpu.queued_spec import parse_duration
 from .declared import CALENDAR, TPU_KEYS, TPU_TIERS, Slice, apis_of

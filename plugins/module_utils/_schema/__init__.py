@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of declarations: keys, types, and rules for values.
+"""The schema of declarations: keys, types, rules for values, and the generations of TPUs.
 
 May import: nothing.
 """

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .accelerators import GENERATIONS
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -58,7 +60,6 @@ TIERS = (
     "flex_start",
 )
 GRANT_TIERS = ("on_demand", "spot", "preemptible", "reserved")
-GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
 APIS = ("tpu", "compute")
 
 SCALARS = {
@@ -106,7 +107,7 @@ SCALARS = {
 ALLOCATION = {
     "zone": Key(required=True, description="Zone of the chips."),
     "generation": Key(
-        choices=GENERATIONS,
+        choices=tuple(GENERATIONS),
         description="Generation, of which any size may be used. This, or `accelerator_type`.",
     ),
     "accelerator_type": Key(description="The one type that may be used."),
@@ -139,7 +140,7 @@ ALLOCATION = {
 
 PRICE = {
     "generation": Key(
-        choices=GENERATIONS,
+        choices=tuple(GENERATIONS),
         description="Generation that has this price. This, or `accelerator_type`.",
     ),
     "accelerator_type": Key(description="The one type that has this price."),

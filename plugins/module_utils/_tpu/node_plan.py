@@ -9,7 +9,7 @@ from typing import Any
 
 from .._core.errors import Refused
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, require_owned
-from .accelerators import API_ENUM, parse
+from .._schema.accelerators import API_ENUM, parse
 from .model import COMPUTE, Node, basename, part_of
 from .node_spec import SPEC_LABEL, NodeSpec, as_disk
 

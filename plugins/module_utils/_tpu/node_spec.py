@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from .._core.errors import BadRequest
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
-from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
-from .accelerators import (
+from .._schema.accelerators import (
     API_ENUM,
     PREFIXES,
     RUNTIMES_BY_GENERATION,
@@ -22,6 +21,7 @@ from .accelerators import (
     parse,
     runtime_fits,
 )
+from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
 from .versions import api_version_of
 
 SPEC_LABEL = "tpu-fleet-spec"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .accelerators import parse as parse_accelerator
+from .._schema.accelerators import parse as parse_accelerator
 from .model import COMPUTE, parse_time
 
 if TYPE_CHECKING:
@@ -120,6 +120,12 @@ def worker_count(node: Node) -> int:
 def host_names(label: str, count: int) -> list[str]:
     """Return the names of a node's hosts."""
     return [label] if count == 1 else [f"{label}-w{index}" for index in range(count)]
+
+
+def hosts_to_be(label: str, accelerator_type: str) -> list[str]:
+    """Return the names of the hosts that a node of a type will have."""
+    known = parse_accelerator(accelerator_type)
+    return host_names(label, known.workers if known else 1)
 
 
 def slice_facts(node: Node) -> dict[str, Any]:

@@ -49,6 +49,30 @@ def agent() -> bytes:
     return packed.getvalue()
 
 
+# What a worker needs to take a version of a code tree, below module_utils.
+SYNC_ROOMS = ("_sync", "_apply_agent", "_core", "_host", "_schema")
+SYNC_ROLES = ("code_checkout", "git_access", "training_run")
+SYNC_PACKAGE = "tpu_fleet_sync"
+
+
+@functools.cache
+def sync_program(root: Path = ROOT) -> bytes:
+    """Return the worker's side of `tpu-fleet sync`, packed; a worker unpacks and keeps it."""
+    house = root / "plugins" / "module_utils"
+    rooms = [house / name for name in SYNC_ROOMS]
+    rooms += [house / "_roles" / name for name in SYNC_ROLES]
+    paths = [path for room in rooms for path in room.glob("*.py")]
+    paths += (house / "_roles").glob("*.py")
+    packed = io.BytesIO()
+    # Not compressed, because its hash is needed each time, and its bytes only once.
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(f"{SYNC_PACKAGE}/__init__.py", _LONG_AGO), b"")
+        for path in sorted(paths):
+            name = f"{SYNC_PACKAGE}/{path.relative_to(house).as_posix()}"
+            archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), path.read_bytes())
+    return packed.getvalue()
+
+
 @functools.cache
 def collection(root: Path = ROOT) -> bytes:
     """Return the collection as an archive that ANSIBLE_COLLECTIONS_PATH can name when unpacked."""

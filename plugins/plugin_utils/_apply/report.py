@@ -14,6 +14,7 @@ from .run import Outcome
 COUNTS = ("ok", "changed", "failed", "skipped", "rescued", "ignored")
 STILL = "as declared, nothing to do"
 GETS_ENGINE = "gets ansible-core"
+PREPARES = "prepares"
 WAITS = "waits for the first worker of its slice"
 COLOURS = {"ok": "green", "changed": "yellow", "failed": "red", "ignored": "cyan"}
 
@@ -74,7 +75,7 @@ class RoleProgress:
         self._doing.pop(host, None)
         failed = said["status"] == "failed"
         (self._failed.add if failed else self._failed.discard)(host)
-        role = str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
+        role = role_of(said)
         before, since, changed = self._at.get(host, (GETS_ENGINE, self.clock(), 0))
         if before == GETS_ENGINE and role != self._first.get(host, role):
             return ""
@@ -83,6 +84,11 @@ class RoleProgress:
             since, changed = self.clock(), 0
         self._at[host] = (role, since, changed + (said["status"] == "changed"))
         return finished
+
+    def at(self, host: str) -> str:
+        """Return what a host is at: a role, or what it does before the first one."""
+        at = self._at[host][0] if host in self._at else ""
+        return PREPARES if at == GETS_ENGINE else at
 
     def ended(self, host: str) -> str:
         """Return the line about the last role of a host that has finished."""
@@ -123,15 +129,21 @@ def _task(host: str, said: Mapping[str, Any]) -> Iterable[tuple[str, str, int]]:
     told = {"failed": "fatal", "ignored": "...ignoring"}.get(status, status)
     text = f"{told}: [{host}] {said['task']}"
     if status in ("failed", "ignored"):
-        text += "".join(f"\n    {line}" for line in _why(said).splitlines())
+        text += "".join(f"\n    {line}" for line in why_of(said).splitlines())
     yield text, COLOURS.get(status, "green"), 1 if status == "ok" else 0
     if said.get("diff"):
         yield str(said["diff"]).rstrip(), "", 0
 
 
-def _why(said: Mapping[str, Any]) -> str:
+def why_of(said: Mapping[str, Any]) -> str:
+    """Return why a task failed, as the host reports it."""
     parts = [str(said[name]).strip() for name in ("msg", "stderr", "stdout") if said.get(name)]
     return "\n".join(dict.fromkeys(part for part in parts if part))
+
+
+def role_of(said: Mapping[str, Any]) -> str:
+    """Return the role of a task that a host reports."""
+    return str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
 
 
 def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
@@ -157,19 +169,27 @@ def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:
         yield text, "red" if outcome.status != "ok" else "yellow" if changed else "green"
 
 
+def of_slices(
+    changes: Mapping[str, Sequence[Mapping[str, Any]]], slices: Mapping[str, str]
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return what becomes of each run, by its name and slice, given what each host reported.
+
+    The first worker of a slice that names a run stands for the slice.
+    """
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for host, runs in changes.items():
+        for run in runs:
+            found.setdefault((str(run["run"]), slices.get(host, host)), run)
+    return found
+
+
 def run_lines(
     changes: Mapping[str, Sequence[Mapping[str, Any]]],
     slices: Mapping[str, str],
     check: bool,
 ) -> Iterable[str]:
-    """Yield the lines about runs that start, restart or stop, given what each host reported.
-
-    The first worker of a slice that names a run stands for the slice.
-    """
-    of_slice: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for host, runs in changes.items():
-        for run in runs:
-            of_slice.setdefault((str(run["run"]), slices.get(host, host)), run)
+    """Yield the lines about runs that start, restart or stop, given what each host reported."""
+    of_slice = of_slices(changes, slices)
     lines: dict[tuple[str, str], list[str]] = {}
     for (name, place), run in sorted(of_slice.items()):
         lines.setdefault((str(run["does"]), ", ".join(run["why"])), []).append(f"{name} ({place})")

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ...module_utils._ansible.options import Spec, spec_of
-from ...module_utils._fleet.resting import marks_of
+from ...module_utils._fleet.resting import REST_FILE, marks_of
 from ...module_utils._fleet_file.fleet import PLANNED
 from ...modules.fleet import DOCUMENTATION
 
@@ -26,6 +26,13 @@ def said_of(
     names = {**{option: f"fleet_{option}" for option in options}, **others}
     said = {option: template(variables.get(name)) for option, name in names.items()}
     return {option: value for option, value in said.items() if value is not None}
+
+
+def files_in(state_dir: Any) -> dict[str, str]:
+    """Return the options of the module that name files of the state folder; none without one."""
+    if not state_dir:
+        return {}
+    return {"rest_file": f"{state_dir}/{REST_FILE}", "lock_file": f"{state_dir}/fleet.lock"}
 
 
 def options_of(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:

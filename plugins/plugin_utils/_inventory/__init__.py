@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the inventory without a playbook, and keep the list of its workers.
 
-May import: _fleet, _ssh.
+May import: _fleet, _roles, _ssh.
 """

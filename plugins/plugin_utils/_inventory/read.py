@@ -22,15 +22,17 @@ from ansible.inventory.host import Host
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
-from ansible.template import Templar
+from ansible.template import Templar, trust_as_template
+from ansible.utils.collection_loader._collection_config import AnsibleCollectionConfig
 from ansible.vars.manager import VariableManager
 
 from ...module_utils._ansible.options import spec_of
 from ...module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE
 from .._fleet.check import check_variables
-from .._fleet.options import Template, options_of, params_of, said_of
+from .._fleet.options import Template, files_in, options_of, params_of, said_of
 from .._fleet.variable_files import UNREAD
 from .._fleet.watch_settings import watch_settings
+from .._roles.specs import ROLES
 from .._ssh.targets import Fleet, SshConfigError, target_by
 from .worker_list import Variable, groups_of, write_files
 
@@ -128,15 +130,51 @@ class Inventory:
         except AnsibleError as error:
             raise InventoryError(str(error)) from error
 
+    def said(self, name: str, otherwise: Any = None) -> Any:
+        """Return what the fleet file says under a variable."""
+        variables, template = self._of_controller()
+        try:
+            found = template(variables.get(name))
+        except AnsibleError as error:
+            raise InventoryError(str(error)) from error
+        return otherwise if found is None else found
+
+    def of_role(self, host: str, role: str, text: str, **more: Any) -> Any:
+        """Return what a template means where a role is applied to a host.
+
+        Variables of the role that no variable of the host replaces are its defaults; `more` are
+        variables of the task. A host that the inventory does not know has those of localhost.
+        """
+        found = self._hosts.get_host(host) or self._hosts.get_host("localhost")
+        variables = {
+            **self._file(ROLES / role / "defaults" / "main.yml"),
+            **self._variables.get_vars(host=found),
+            **self._file(ROLES / role / "vars" / "main.yml"),
+            **more,
+        }
+        try:
+            return Templar(loader=self._loader, variables=variables).template(
+                trust_as_template(text)
+            )
+        except AnsibleError as error:
+            raise InventoryError(str(error)) from error
+
+    def of_play(self, file: str) -> dict[str, Any]:
+        """Return the variables that playbooks of this collection read from one of their files."""
+        return self._file(ROLES.parent / "playbooks" / "vars" / file)
+
+    def _file(self, path: Path) -> dict[str, Any]:
+        if not path.is_file():
+            return {}
+        return dict(self._loader.load_from_file(str(path), trusted_as_template=True) or {})
+
     def planned(self) -> dict[str, Any]:
         """Return the options of the module fleet that the fleet file says."""
         variables, template = self._of_controller()
         try:
             said = said_of(variables, template, ("project", "api_endpoint", "state_dir"))
-            file = (
-                {"rest_file": f"{state}/rest.json"} if (state := said.pop("state_dir", "")) else {}
-            )
-            return params_of({**options_of(variables, template), **said, **file})
+            files = files_in(said.pop("state_dir", ""))
+            return params_of({**options_of(variables, template), **said, **files})
         except AnsibleError as error:
             raise InventoryError(str(error)) from error
 
@@ -177,7 +215,8 @@ def _find_plugins() -> None:
     for part in __name__.split(".")[:3]:
         name = f"{name}.{part}".lstrip(".")
         sys.modules.pop(name, None)
-    init_plugin_loader()
+    if AnsibleCollectionConfig.collection_finder is None:
+        init_plugin_loader()
 
 
 def _take_vault_secrets(loader: DataLoader) -> None:

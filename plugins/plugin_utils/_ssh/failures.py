@@ -6,16 +6,10 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-
-try:
-    import asyncssh
-
-    HAS_ASYNCSSH = True
-except ImportError:
-    HAS_ASYNCSSH = False
 
 
 class Kind(str, Enum):
@@ -103,8 +97,11 @@ def failure_of(error: BaseException, seen: ConnectionProgress) -> Failure:
         )
     if seen.begun:
         return _while_it_ran(error, seen)
-    if HAS_ASYNCSSH:
-        found = _of_ssh(error, seen)
+    # An error of asyncssh comes from where it was imported. This module is a part of every playbook
+    # that waits for logins, and the import takes as long as half of Ansible's start.
+    asyncssh = sys.modules.get("asyncssh")
+    if asyncssh is not None:
+        found = _of_ssh(asyncssh, error, seen)
         if found:
             return found
     if isinstance(error, TimeoutError):
@@ -126,7 +123,7 @@ def _while_it_ran(error: BaseException, seen: ConnectionProgress) -> Failure:
     )
 
 
-def _of_ssh(error: BaseException, seen: ConnectionProgress) -> Failure | None:
+def _of_ssh(asyncssh: Any, error: BaseException, seen: ConnectionProgress) -> Failure | None:
     text = _text(error)
     no_host_key = isinstance(error, asyncssh.KeyExchangeFailed) and "host key" in text.lower()
     if isinstance(error, asyncssh.HostKeyNotVerifiable) or no_host_key:

@@ -38,7 +38,6 @@ from ...module_utils._core.worker_words import AnswerError
 from ...module_utils._inventory.connections import CHEAP_KEX
 from .failures import (
     BEGUN,
-    HAS_ASYNCSSH,
     ConnectionProgress,
     Failure,
     Kind,
@@ -48,8 +47,12 @@ from .failures import (
 from .targets import Target
 
 # A call of fan_out without it raises LocalTrouble.
-with contextlib.suppress(ImportError):
+try:
     import asyncssh
+
+    HAS_ASYNCSSH = True
+except ImportError:
+    HAS_ASYNCSSH = False
 
 if TYPE_CHECKING or HAS_ASYNCSSH:
     _ClientBase = asyncssh.SSHClient

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,3 +22,13 @@ def open_path() -> Iterator[Path]:
         path = Path(made)
         path.chmod(0o711)
         yield path
+
+
+@pytest.fixture
+def import_env() -> dict[str, str]:
+    """Return the environment in which another Python finds what this one finds.
+
+    Under ansible-test the interpreter alone finds neither Ansible nor the collection.
+    """
+    above = [str(one.parent) for one in Path(__file__).parents if one.name == "ansible_collections"]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, *above])}

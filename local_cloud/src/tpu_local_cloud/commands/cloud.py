@@ -13,7 +13,14 @@ import click
 
 from ..machines import BACKENDS
 from ..machines.container import prepare_image, undo_preparation
-from ..machines.host import explain_missing, install, missing_programs, read_facts, refusal
+from ..machines.host import (
+    HostFacts,
+    explain_missing,
+    install,
+    missing_programs,
+    read_facts,
+    refusal,
+)
 from ..model.shared.clock import FASTEST, SLOWEST
 from .called import PROGRAM, called
 from .controls import COMMANDS as control_commands
@@ -108,8 +115,9 @@ def up(
     """
     if grpc_port is not None:
         _require_grpc(port, grpc_port)
+    facts = _accepted(machines=hosts == "container")
     if hosts == "container":
-        _require_programs(may_install)
+        _require_programs(facts, may_install)
     target = this_cloud()
     config = {
         "host": "127.0.0.1",
@@ -154,12 +162,17 @@ def _require_grpc(port: int, grpc_port: int) -> None:
         ) from error
 
 
-def _require_programs(may_install: bool) -> None:
+def _accepted(*, machines: bool) -> HostFacts:
+    """Return what this computer is, or end with the reason why it cannot have the cloud."""
     facts = read_facts()
-    reason = refusal(facts)
+    reason = refusal(facts, machines=machines)
     if reason:
         click.echo(reason, err=True)
         sys.exit(UNMET)
+    return facts
+
+
+def _require_programs(facts: HostFacts, may_install: bool) -> None:
     missing = missing_programs(facts)
     if not missing:
         return
@@ -252,7 +265,7 @@ def prepare(image: str, may_install: bool, own_kernel: bool, undo: bool) -> None
 
     Without this the first `up` does both, and the last `down` removes the image.
     """
-    _require_programs(may_install)
+    _require_programs(_accepted(machines=True), may_install)
     if undo:
         undo_preparation()
     else:

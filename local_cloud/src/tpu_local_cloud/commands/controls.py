@@ -271,12 +271,15 @@ def schedule_maintenance(
 
 @click.command()
 @click.option(
-    "--since", type=click.IntRange(0), default=0, help="Leave out so many of the oldest events."
+    "--skip",
+    type=click.IntRange(0),
+    default=0,
+    help="Leave out so many of the oldest events.",
 )
 @reported
-def history(since: int) -> None:
+def history(skip: int) -> None:
     """Print what happened to nodes and requests, as JSON."""
-    click.echo(as_json(this_cloud().control("GET", f"history/{since}")))
+    click.echo(as_json(this_cloud().control("GET", f"history/{skip}")))
 
 
 @click.command()

@@ -14,7 +14,6 @@ from ..model.cloud import Cloud
 from ..model.shared.faults import Fault
 from ..model.shared.history import caused_by
 from . import (
-    advice,
     catalog,
     disks,
     firewalls,
@@ -42,7 +41,6 @@ METHODS: list[Method] = [
     *templates.METHODS,
     *reservations.METHODS,
     *future_reservations.METHODS,
-    *advice.METHODS,
     *disks.METHODS,
     *networks.METHODS,
     *firewalls.METHODS,

@@ -1,6 +1,6 @@
 """Reads what a client asks of an instance, in a request or in a template, and refuses the rest.
 
-Wordings are Google's where they are known; docs/gcloud.md lists those that are not.
+Wordings are Google's where they are known; docs/internals/gcloud.md lists those that are not.
 """
 
 from __future__ import annotations

@@ -175,14 +175,14 @@ def explain_missing(facts: HostFacts, programs: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def refusal(facts: HostFacts) -> str | None:
-    """Return why this computer or user cannot run machines, or None."""
+def refusal(facts: HostFacts, *, machines: bool = True) -> str | None:
+    """Return why this computer cannot have a local cloud, or this user no machines, or None."""
     if facts.system != "Linux":
         return (
-            f"Machines are Linux system containers; this computer runs {facts.system}. "
-            "Use a Linux virtual machine, or --hosts none for the API alone."
+            "The local cloud needs Linux: its machines are containers, and its API asks the kernel "
+            f"who connects. This computer runs {facts.system}. Use a virtual machine with Linux."
         )
-    if facts.uid != 0:
+    if machines and facts.uid != 0:
         return (
             "Machines need root: for network bridges, name spaces and mounts. "
             "Run the command with sudo, or use --hosts none for the API alone."

@@ -31,7 +31,9 @@ _FILES = GUEST / "small"
 _POWER = ("reboot", "shutdown", "poweroff", "halt")
 # Devices of every machine, with their numbers; others cannot be created there.
 _DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
-_START = 'sh "$@" < /dev/null >> "$LOG" 2>&1 & echo $! > "$STARTING"'
+# The file for the PID is opened first: as soon as the machine has another root folder, so has the
+# shell that started it, for both are in one mount namespace.
+START = 'exec 3> "$STARTING"; sh "$@" < /dev/null >> "$LOG" 2>&1 3>&- & echo $! >&3'
 BOOT_LIMIT = 60.0
 END_LIMIT = 10.0
 LOOK_EVERY = 0.02
@@ -94,7 +96,7 @@ class SmallMachines:
         boot = [str(_FILES / "boot"), str(place), layers, machine_id]
         # Its first child is PID 1 in the machine, and a child of init here.
         run(
-            ["setsid", "unshare", *flags, "sh", "-c", _START, "sh", *boot],
+            ["setsid", "unshare", *flags, "sh", "-c", START, "sh", *boot],
             env={
                 "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                 "LOG": str(ssh_log(self._layout, machine_id)),

@@ -28,21 +28,13 @@ from ..model.shared import networks
 from ..model.shared.clock import seconds_of
 from ..model.shared.records import NodeRecord
 from ..model.shared.schema import snake
-from ..tables._tpu.accelerators import API_ENUM, parse
+from ..tables._schema.accelerators import API_ENUM, GENERATIONS, parse
 
 ROOT = "/computeMetadata/v1"
 # How often a waiting request checks for a change.
 LOOK_EVERY = 0.5
 # Lists that are read as a whole, unlike directories.
 LEAVES = ("aliases", "dns-servers", "scopes", "tags")
-# The machine types of TPU VMs by their generation, with the number of chips.
-_MACHINES = {
-    "v3": "ct3-hightpu-{}t",
-    "v4": "ct4p-hightpu-{}t",
-    "v5e": "ct5lp-hightpu-{}t",
-    "v5p": "ct5p-hightpu-{}t",
-    "v6e": "ct6e-standard-{}t",
-}
 HEADERS = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 
 
@@ -177,10 +169,10 @@ def _machine_type(node: NodeRecord) -> str:
     if named:
         return str(named)
     kind = parse(node.accelerator_type)
-    if kind is None or kind.generation not in _MACHINES:
+    series = GENERATIONS[kind.generation].series if kind else ""
+    if kind is None or not series:
         return "local"
-    chips = max(1, kind.chips // kind.workers)
-    return _MACHINES[kind.generation].format(chips)
+    return f"{series}-{max(1, kind.chips // kind.workers)}t"
 
 
 def _restarts(node: NodeRecord) -> str:

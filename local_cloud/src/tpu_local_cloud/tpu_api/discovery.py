@@ -14,7 +14,7 @@ from ..model.shared import schema
 from ..model.shared.schema import document, snake
 from . import list_filter, partial
 
-VERSIONS = ("v1", "v1alpha1", "v2", "v2alpha1")
+VERSIONS = ("v2", "v2alpha1")
 # By default Google serves the API's preferred version; Ray requests the other by name.
 _NAMES = {"": "v2", "v2alpha": "v2alpha1"}
 _PATHS = re.compile(r"/\$discovery/rest|/discovery/v1/apis/tpu/(?P<version>[^/]+)/rest")

@@ -1,4 +1,4 @@
-"""The Cloud TPU API over HTTP: v2, v2alpha1, and the part of v1 that gcloud still uses."""
+"""The Cloud TPU API over HTTP: v2, v2alpha1, and of v1 the zones, which gcloud lists there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.shared import catalog
 from ..model.shared.faults import Fault
 from ..model.shared.history import caused_by
 from ..model.shared.records import tier_of
-from . import discovery, nodes, offers, old, operations, partial, queued
+from . import discovery, nodes, offers, operations, partial, queued
 from .call import Call, Query
 
 Handler = Callable[[Cloud, Call], dict[str, Any]]
@@ -101,7 +101,8 @@ class Api:
             raise errors.NoSuchMethod(path)
         route, match = found
         cloud.requests[route.method] += 1
-        call = Call(match["version"], match, query, body, route.method)
+        version = "v2" if match["version"] == "v1" else match["version"]
+        call = Call(version, match, query, body, route.method)
         _admit(cloud, call, route.permission, where)
         shape = f"{call.version}/{route.shape}"
         call.query = discovery.bind(call.version, method, shape, query)
@@ -183,8 +184,9 @@ def _renumbered(value: Any, old: str, new: str) -> Any:
     return value
 
 
-_BOTH, _ALPHA, _OLD = ("v2", "v2alpha1"), ("v2alpha1",), ("v1", "v1alpha1")
-_ANY = (*_BOTH, *_OLD)
+_BOTH, _ALPHA = ("v2", "v2alpha1"), ("v2alpha1",)
+# `gcloud compute tpus locations` asks v1 alone, in which the answer is the same.
+_ANY = (*_BOTH, "v1")
 
 
 def _route(
@@ -218,16 +220,6 @@ _ROUTES = [
     _route("POST", "{zone}:generateServiceIdentity", _BOTH, "nodes.create",
            offers.service_identity),
     _route("GET", "{zone}/nodes", _BOTH, "nodes.list", nodes.list_nodes),
-    _route("GET", "{zone}/nodes", _OLD, "nodes.list", old.list_nodes),
-    _route("GET", "{zone}/nodes{id}", _OLD, "nodes.get", old.get_node),
-    _route("POST", "{zone}/nodes", _OLD, "nodes.create", old.create_node),
-    _route("DELETE", "{zone}/nodes{id}", _OLD, "nodes.delete", old.refuse_change),
-    _route("POST", "{zone}/nodes{id}:start", _OLD, "nodes.start", old.refuse_change),
-    _route("POST", "{zone}/nodes{id}:stop", _OLD, "nodes.stop", old.refuse_change),
-    _route("POST", "{zone}/nodes{id}:reimage", _OLD, "nodes.reimage", old.refuse_change),
-    _route("GET", "{zone}/tensorflowVersions", _OLD, "tensorflowversions.list", old.list_versions),
-    _route("GET", "{zone}/tensorflowVersions{id}", _OLD, "tensorflowversions.get",
-           old.get_version),
     _route("POST", "{zone}/nodes", _BOTH, "nodes.create", nodes.create_node),
     _route("GET", "{zone}/nodes{id}", _BOTH, "nodes.get", nodes.get_node),
     _route("DELETE", "{zone}/nodes{id}", _BOTH, "nodes.delete", nodes.delete_node),
@@ -240,14 +232,14 @@ _ROUTES = [
            nodes.simulate_maintenance),
     _route("POST", "{zone}/nodes{id}:performMaintenance", _ALPHA, "nodes.performMaintenance",
            nodes.perform_maintenance),
-    _route("GET", "{zone}/operations", _ANY, "operations.list", operations.list_operations),
-    _route("GET", "{zone}/operations{id}", _ANY, "operations.get", operations.get_operation),
-    _route("DELETE", "{zone}/operations{id}", _ANY, "operations.delete",
+    _route("GET", "{zone}/operations", _BOTH, "operations.list", operations.list_operations),
+    _route("GET", "{zone}/operations{id}", _BOTH, "operations.get", operations.get_operation),
+    _route("DELETE", "{zone}/operations{id}", _BOTH, "operations.delete",
            operations.delete_operation),
-    _route("POST", "{zone}/operations{id}:cancel", _ANY, "operations.cancel",
+    _route("POST", "{zone}/operations{id}:cancel", _BOTH, "operations.cancel",
            operations.cancel_operation),
-    _route("GET", "{zone}/acceleratorTypes", _ANY, "acceleratortypes.list", offers.list_types),
-    _route("GET", "{zone}/acceleratorTypes{id}", _ANY, "acceleratortypes.get", offers.get_type),
+    _route("GET", "{zone}/acceleratorTypes", _BOTH, "acceleratortypes.list", offers.list_types),
+    _route("GET", "{zone}/acceleratorTypes{id}", _BOTH, "acceleratortypes.get", offers.get_type),
     _route("GET", "{zone}/runtimeVersions", _BOTH, "runtimeversions.list", offers.list_runtimes),
     _route("GET", "{zone}/runtimeVersions{id}", _BOTH, "runtimeversions.get", offers.get_runtime),
     _route("GET", "{zone}/queuedResources", _BOTH, "queuedResources.list", queued.list_queued),

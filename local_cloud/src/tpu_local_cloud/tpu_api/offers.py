@@ -9,7 +9,7 @@ from typing import Any
 from .. import errors
 from ..model.cloud import Cloud
 from ..model.shared import catalog
-from ..tables._tpu.accelerators import API_ENUM, topologies
+from ..tables._schema.accelerators import API_ENUM, topologies
 from .call import Call
 from .lists import fault_page, lost_zones, name_lost
 

@@ -44,6 +44,16 @@ def test_machines_for_somebody_else_than_root(monkeypatch: pytest.MonkeyPatch) -
     assert "--hosts none" in result.output
 
 
+@pytest.mark.parametrize("hosts", ["container", "none"])
+def test_another_system_than_linux(monkeypatch: pytest.MonkeyPatch, hosts: str) -> None:
+    mac = HostFacts("Darwin", 501, "", (), "", "none", False, 0, 1024, 1024)
+    monkeypatch.setattr(command, "read_facts", lambda: mac)
+    result = _run("up", "--hosts", hosts)
+    assert result.exit_code == 2
+    assert "The local cloud needs Linux" in result.output
+    assert "runs Darwin" in result.output
+
+
 def test_missing_programs_are_named_with_the_command_that_installs_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

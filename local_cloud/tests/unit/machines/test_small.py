@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from tpu_local_cloud.machines.hub import (
 from tpu_local_cloud.machines.layout import Layout, write_json
 from tpu_local_cloud.machines.network import Network
 from tpu_local_cloud.machines.small import (
+    START,
     asks_for_reboot,
     folder,
     lives_on,
@@ -170,6 +173,22 @@ def test_a_reboot_is_asked_for_by_a_word_and_not_by_a_link(layout: Layout, tmp_p
     word.unlink()
     word.symlink_to(elsewhere)
     assert not asks_for_reboot(layout, "m")
+
+
+def test_the_file_for_the_pid_is_open_before_the_machine_has_another_root(tmp_path: Path) -> None:
+    # To open a pipe takes a second process, here the reader: only then does the machine start.
+    starting, booted = tmp_path / "starting", tmp_path / "booted"
+    os.mkfifo(starting)
+    words = ["sh", "-c", START, "sh", "-c", f"echo $$ > {booted}; exec sleep 60"]
+    places = {"LOG": str(tmp_path / "log"), "STARTING": str(starting)}
+    with subprocess.Popen(words, env={**os.environ, **places}) as starter:
+        time.sleep(0.5)
+        early = booted.exists()
+        pid = int(starting.read_text())
+        os.kill(pid, 9)
+        assert starter.wait(60) == 0
+    assert not early
+    assert not booted.exists() or int(booted.read_text()) == pid
 
 
 def test_disks_are_refused() -> None:

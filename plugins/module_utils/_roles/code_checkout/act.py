@@ -153,7 +153,7 @@ def changes_in(release: str) -> list[str]:
     """Return the paths that a user has changed in a version; added files do not count."""
     if Path(release, ".git").exists():
         return _git_changes(release)
-    then = _listing(release)
+    then = listing(release)
     now = {entry.path: entry.line() for entry in _entries(release, then)}
     return sorted(path for path in then if now.get(path) != then[path])
 
@@ -164,7 +164,7 @@ def additions_in(release: str) -> list[str]:
         told = git("status", "--porcelain=v1", "-z", "--ignored", "-unormal", cwd=release)
         names = [part[3:] for part in told.split("\0") if part[:2] in ("??", "!!")]
         return [name for name in names if "__pycache__" not in name]
-    then, found = _listing(release), []
+    then, found = listing(release), []
     for root, folders, names in os.walk(release):
         folders[:] = [name for name in folders if not _snapshot.left_out(name)]
         here = Path(root).relative_to(release)
@@ -174,8 +174,8 @@ def additions_in(release: str) -> list[str]:
     return sorted(found)
 
 
-def _listing(release: str) -> dict[str, str]:
-    """Return the listing of the unpacked snapshot: line by path."""
+def listing(release: str) -> dict[str, str]:
+    """Return the listing of an unpacked snapshot: line by path."""
     try:
         said = read_plain(str(Path(release, _snapshot.MARKER)), MOST_OF_LISTING) or b"{}"
         files = json.loads(said.decode("utf-8", "surrogateescape")).get("files") or []
@@ -226,7 +226,7 @@ def _git_changes(release: str) -> list[str]:
 def content_of(tree: Tree, release: str) -> str:
     """Return a hash of a version's present content, equal on workers that would run the same."""
     if not tree.repo:
-        return _snapshot.digest_of(_entries(release, _listing(release)))
+        return _snapshot.digest_of(_entries(release, listing(release)))
     parts = [git("rev-parse", "HEAD^{tree}", cwd=release)]
     parts.append(git("submodule", "status", "--recursive", cwd=release))
     parts.append(git("diff", "HEAD", "--binary", "--submodule=diff", cwd=release))
@@ -411,6 +411,12 @@ def remove_release(path: str) -> str:
         return f"{path} stays: a user has changed or added {listed(touched, 3)}"
     shutil.rmtree(path)
     return ""
+
+
+def drop(release: str) -> None:
+    """As the owner: remove a version that nothing has used."""
+    for path in (f"{release}.new", release):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_rest(tree: Tree) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Apply:
                 self.places[tree.name] = f"code_checkout_trees[{index}]"
         self.problems: list[str] = []
         self.versions: dict[str, str] = {}
+        # Trees whose snapshot this host needs. Trees of the same folder share a version.
         self.missing: list[str] = []
         self.contents: dict[str, str] = {}
         self.changes: dict[str, list[str]] = {}
@@ -88,7 +90,7 @@ class Apply:
             if look.changes:
                 self.changes[tree.name] = list(look.changes)
             if not tree.repo and version and not look.there:
-                self.missing.append(version)
+                self.missing.append(tree.name)
             why = rules.obstacle(tree, version, look) if version else ""
             if why:
                 self._block(tree, why)
@@ -141,28 +143,41 @@ class Apply:
             self._clear_up()
 
     def _put(self, tree: rules.Tree, version: str, look: rules.Look) -> None:
+        if account_of(tree.owner) is None:
+            return
+        if not look.there:
+            self.bring(tree, version)
+        self.switch(tree, version, look)
+
+    def bring(self, tree: rules.Tree, version: str) -> None:
+        """Install a version in its folder; the link still leads to the one before."""
+        account = account_of(tree.owner)
+        if account is None:
+            return
+        effects.prepare(tree, account)
+        if tree.repo:
+            as_user(
+                account,
+                lambda: effects.fetch_git(tree, version),
+                seconds=effects.FETCH_SECONDS,
+            )
+            return
+        archive = os.open(self.archive(tree), os.O_RDONLY)
+        try:
+            as_user(
+                account,
+                lambda: effects.unpack(tree, version, archive),
+                seconds=effects.TREE_SECONDS,
+            )
+        finally:
+            os.close(archive)
+
+    def switch(self, tree: rules.Tree, version: str, look: rules.Look) -> None:
+        """Point the link to a version that is in its folder, and record it."""
         account = account_of(tree.owner)
         if account is None:
             return
         release = tree.release(version)
-        if not look.there:
-            effects.prepare(tree, account)
-            if tree.repo:
-                as_user(
-                    account,
-                    lambda: effects.fetch_git(tree, version),
-                    seconds=effects.FETCH_SECONDS,
-                )
-            else:
-                archive = os.open(f"{self.incoming}/{tree.name}.tar.gz", os.O_RDONLY)
-                try:
-                    as_user(
-                        account,
-                        lambda: effects.unpack(tree, version, archive),
-                        seconds=effects.TREE_SECONDS,
-                    )
-                finally:
-                    os.close(archive)
         if look.target != release:
             parent = str(Path(tree.dest).parent)
             if as_user(account, lambda: os.access(parent, os.W_OK)):
@@ -191,17 +206,24 @@ class Apply:
         if read_text(tree.record) != text:
             Path(tree.record).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             write_atomically(tree.record, text)
+        with contextlib.suppress(FileNotFoundError):
+            self.archive(tree).unlink()
+
+    def archive(self, tree: rules.Tree) -> Path:
+        """Return where the snapshot of a tree arrives."""
+        return Path(self.incoming, f"{tree.name}.tar.gz")
 
     def _clear_up(self) -> None:
         """Remove old versions, and trees that are no longer declared."""
-        for tree in self.trees:
-            with contextlib.suppress(FileNotFoundError):
-                Path(self.incoming, f"{tree.name}.tar.gz").unlink()
+        self.clear_old([*self.trees], self._undeclared())
+
+    def clear_old(self, trees: Sequence[rules.Tree], gone: Sequence[rules.Tree] = ()) -> None:
+        """Remove old versions of trees, and all of those that are gone, as far as none is used."""
         todo = []
-        for tree in self.trees:
+        for tree in trees:
             current = tree.release(self.versions[tree.name])
             todo.append((tree, self._releases(tree), current, self.keep))
-        for tree in self._undeclared():
+        for tree in gone:
             todo.append((tree, self._releases(tree), "", 0))
         if not any(len(found) > keep for _tree, found, _current, keep in todo):
             used: set[str] | None = set()

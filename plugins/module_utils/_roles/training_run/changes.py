@@ -11,9 +11,9 @@ from typing import Any
 from ..._host.run_definition import differing
 from ..._host.run_states import ENDED, ENDED_OR_STOPPED, FAILED, STOPPED, SUCCEEDED
 
-STARTED, RESTARTED = "started", "restarted"
+STARTED, RESTARTED, NOT_STARTED = "started", "restarted", "not started"
 # The keys of the fleet file, where those of a definition have other names.
-_KEYS = {"coordinator_port": "port", "multislice": "slices", "fence": "slices"}
+KEYS = {"coordinator_port": "port", "multislice": "slices", "fence": "slices"}
 # Another value of these changes what a program computes with its checkpoint.
 _CONTINUES = ("command", "env")
 _HOW_IT_WAS = {SUCCEEDED: "it had succeeded", FAILED: "it had failed", STOPPED: "it was stopped"}
@@ -25,7 +25,7 @@ class Change:
 
     run: str
     does: str
-    """started, restarted or stopped."""
+    """started, restarted, stopped or not started."""
     why: tuple[str, ...]
     note: str = ""
 
@@ -43,21 +43,30 @@ def change_of(
     after: Mapping[str, Any],
     env_changed: bool,
     status: Mapping[str, Any],
+    stopped_by: str = "",
 ) -> Change | None:
     """Return what becomes of a declared run; None if its program is left alone.
 
     `before` and `after` are its definitions; `before` and `status` are empty for a new run.
+    `stopped_by` is the person who keeps it stopped, if one does.
     """
     state = str(status.get("state", ""))
-    if not enabled:
+    if not enabled or stopped_by:
         runs = bool(before) and state not in ("", *ENDED_OR_STOPPED)
-        return Change(run, STOPPED, ("enabled is false",)) if runs else None
+        reason = f"{stopped_by} stopped it" if enabled else "enabled is false"
+        if runs:
+            return Change(run, STOPPED, (reason,))
+        # Without this line, another declaration of a run that had ended would start nothing, and
+        # no other output would say why.
+        changed = state in ENDED and (env_changed or differing(before, after))
+        note = f"To start it: tpu-fleet start {run}"
+        return Change(run, NOT_STARTED, (reason,), note) if enabled and changed else None
     if not before:
         return Change(run, STARTED, ("it is new",))
     names = differing(before, after) + (["env"] if env_changed else [])
     if not names:
         return Change(run, STARTED, (_HOW_IT_WAS[state],)) if state == STOPPED else None
-    why = tuple(dict.fromkeys(_KEYS.get(name, name) for name in names))
+    why = tuple(dict.fromkeys(KEYS.get(name, name) for name in names))
     if state in ENDED_OR_STOPPED:
         return Change(run, STARTED, (*why, _HOW_IT_WAS[state]))
     return Change(run, RESTARTED, why, _continues(why, before, after, status))

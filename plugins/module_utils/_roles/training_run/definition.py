@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..._host.runs import RunFiles
 from ..venv_paths import venv_path
 from .gangs import gang_ports, gangs
 
@@ -44,6 +45,8 @@ Documentation=https://github.com/tpu-fleet/tpu.fleet
 # What the program needs while it saves itself at a shutdown goes after it.
 After=network-online.target remote-fs.target nss-user-lookup.target
 Wants=network-online.target
+# `tpu-fleet stop` writes this file, and `tpu-fleet start` removes it.
+ConditionPathExists=!{mark}
 
 [Service]
 # A reload that comes with the start waits until the agent hears it.
@@ -153,6 +156,7 @@ def _gone_files(names: Sequence[str]) -> list[File]:
             f"{_UNITS}/tpu-fleet-run@{name}.service",
             *_paths(name),
             f"{_QUEUE}/{name}.json",
+            str(RunFiles().mark(name)),
         )
     ]
 
@@ -183,7 +187,10 @@ def _unit_file(run: Run) -> File:
     return {
         "path": f"{_UNITS}/tpu-fleet-run@{run['name']}.service",
         "content": _UNIT.format(
-            run=run["name"], folder=FOLDER, stop_seconds=int(run["grace_seconds"]) + 30
+            run=run["name"],
+            folder=FOLDER,
+            mark=RunFiles().mark(run["name"]),
+            stop_seconds=int(run["grace_seconds"]) + 30,
         ),
     }
 
@@ -224,6 +231,14 @@ def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:
         "workdir": tree if tree.startswith("/") else record.get("path", ""),
         "code": {"tree": tree, "version": version},
     }
+
+
+def with_version(definition: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """Return the text of a definition for another version of its code tree."""
+    code = dict(definition["code"])
+    if code["version"]:
+        code["version"] = record["version"]
+    return _json({**definition, "workdir": record["path"], "code": code})
 
 
 def _of_place(

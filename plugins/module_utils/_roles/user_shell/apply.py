@@ -29,7 +29,6 @@ from .plan import (
     ZSHRC,
     Person,
     files,
-    mark,
     people_here,
     source_line,
     with_block,
@@ -65,13 +64,7 @@ class Shells:
         self.changes: list[str] = []
         self.notes: list[str] = []
         self.dotfiles: dict[str, str] = {}
-        self.people = people_here(
-            params["users"],
-            params["people"],
-            params["slice"],
-            params["theme"],
-            params["plugins"],
-        )
+        self.people = people_here(params)
 
     def bring_about(self) -> None:
         """Apply everything; what needs a network, and may fail, comes first."""
@@ -162,11 +155,7 @@ class Shells:
             shutil.rmtree(str(trial), ignore_errors=True)
 
     def _files(self) -> None:
-        params = self.params
-        marked = ""
-        if params["prompt"]:
-            marked = mark(params["slice"], params["worker_index"], params["worker_count"])
-        wanted = files(marked, params["editor"], self.people)
+        wanted = files(self.params, self.people)
         there = {str(path) for path in Path(ETC).rglob("*") if path.is_file()}
         for path in sorted({*wanted, *there}):
             self._file(path, wanted.get(path))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,20 +39,19 @@ class Person:
     dotfiles: Mapping[str, str]
 
 
-def people_here(
-    users: Iterable[Mapping[str, Any]],
-    wishes: Sequence[Mapping[str, Any]],
-    slice_name: str,
-    theme: str,
-    plugins: Sequence[str],
-) -> list[Person]:
+def people_here(settings: Mapping[str, Any]) -> list[Person]:
     """Return the users of this slice with their declared shells."""
-    found = []
-    for user in users:
+    found, slice_name = [], settings["slice"]
+    for user in settings["users"]:
         if user.get("state") == "absent" or not is_on(user, slice_name):
             continue
-        wish = next(
-            (w for w in wishes if w.get("user") == user["name"] and is_on(w, slice_name)), {}
+        wish: Mapping[str, Any] = next(
+            (
+                one
+                for one in settings["people"]
+                if one.get("user") == user["name"] and is_on(one, slice_name)
+            ),
+            {},
         )
         zsh = str(user.get("shell") or "").rpartition("/")[2] == "zsh"
         own = wish.get("plugins")
@@ -62,8 +61,8 @@ def people_here(
                 user=str(user["name"]),
                 zsh=zsh,
                 ohmyzsh=zsh and (wanted is None or bool(wanted)),
-                theme=wish.get("theme") or theme,
-                plugins=tuple(plugins if own is None else own),
+                theme=wish.get("theme") or settings["theme"],
+                plugins=tuple(settings["plugins"] if own is None else own),
                 dotfiles={k: v for k, v in (wish.get("dotfiles") or {}).items() if v},
             )
         )
@@ -76,9 +75,11 @@ def mark(slice_name: str, worker: int, workers: int) -> str:
     return re.sub(r"[^A-Za-z0-9 ._-]", "", text)
 
 
-def files(marked: str, editor: str, people: Sequence[Person]) -> dict[str, str]:
+def files(settings: Mapping[str, Any], people: Sequence[Person]) -> dict[str, str]:
     """Return the wanted files in the folder of the shells, by path."""
-    found = {}
+    found, marked, editor = {}, "", settings["editor"]
+    if settings["prompt"]:
+        marked = mark(settings["slice"], settings["worker_index"], settings["worker_count"])
     if marked or editor:
         found[f"{ETC}/interactive.bash"] = _bash(marked, editor)
         found[f"{ETC}/interactive.zsh"] = _zsh(marked, editor)

@@ -20,6 +20,8 @@ WORDS = b"WORDS-OF-MALLORY"
 SECRET = b"SECRET-OF-ROOT"
 # The kernel's, and what a machine is told by its keeper.
 NOT_FILES = ("/proc", "/sys", "/dev", "/run/user", "/usr/local/lib/tpu-vm/disks")
+# Folders of systemd's own services, with other modes during the boot than after it.
+OF_THE_BOOT = "/run/credentials/systemd-"
 # Everybody may write there, and what is mallory's there is hers.
 OPEN = ("/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/srv/canary", "/run/screen")
 # What the system and the fleet write there by themselves: root's own records and logs.
@@ -64,7 +66,7 @@ def walk(top):
     except OSError:
         return
     for entry in entries:
-        if entry.path in NOT_FILES:
+        if entry.path in NOT_FILES or entry.path.startswith(OF_THE_BOOT):
             continue
         try:
             found = entry.stat(follow_symlinks=False)

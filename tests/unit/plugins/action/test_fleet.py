@@ -75,6 +75,9 @@ def test_the_fleet_file_says_what_the_task_does_not() -> None:
     assert (given["scope"], given["warn_days"]) == ("expiry", 3)
     assert given["allocations"] == VARIABLES["fleet_allocations"]
     assert len(given["marks"]["solo"]) == 32
+    files = {"rest_file": "/state/rest.json", "lock_file": "/state/fleet.lock"}
+    assert files.items() <= run({}, {**VARIABLES, "fleet_state_dir": "/state"}).items()
+    assert not files.keys() & given.keys(), "there is no folder for them"
     assert "self_setup" not in given, "what it does not say has the module's default"
 
 

@@ -7,9 +7,8 @@ from ansible_collections.tpu.fleet.plugins.action.run_info import line_of
 
 def test_a_run_that_does_not_run_is_a_line() -> None:
     seen = {"run": "lr3", "state": "failed", "reason": "exit code 1"}
-    assert line_of(seen, "a", "a-w0") == (
-        "lr3 (a): failed; exit code 1; to try it again: "
-        "tpu-fleet exec --sudo --limit a-w0 -- tpu-fleet-run again lr3"
+    assert line_of(seen, "a") == (
+        "lr3 (a): failed; exit code 1; to try it again: tpu-fleet retry lr3 --slice a"
     )
-    assert line_of({**seen, "state": "stopped", "reason": ""}, "a", "a-w0") == "lr3 (a): stopped"
-    assert line_of({**seen, "state": "succeeded"}, "a", "a-w0") == ""
+    assert line_of({**seen, "state": "stopped", "reason": ""}, "a") == "lr3 (a): stopped"
+    assert line_of({**seen, "state": "succeeded"}, "a") == ""

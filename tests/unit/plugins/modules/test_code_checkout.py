@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import as_user as _as_user
+from ansible_collections.tpu.fleet.plugins.module_utils._host import snapshot as _snapshot
 from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import UserError, as_user
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import act as effects
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import plan as rules
@@ -132,3 +133,44 @@ def test_what_cannot_be_read_is_told_with_where_it_is_declared(
         "there is no such repository",
         f"code_checkout_trees[2] (three, /nonexistent/three): {me}: version = 'mian': {there}",
     ]
+
+
+def test_a_snapshot_is_sent_for_the_trees_that_need_it_and_removed_with_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trees of one folder share a version; a tree that is blocked does not keep other snapshots."""
+    monkeypatch.setattr(rules, "RECORDS", str(tmp_path / "records"))
+    me = pwd.getpwuid(os.getuid()).pw_name
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    (tmp_path / "train.py").write_text("print('step 1')\n")
+    entries = _snapshot.describe(tmp_path, ["train.py"])
+    version = _snapshot.digest_of(entries)
+    packed = _snapshot.pack(tmp_path, entries, version)
+
+    def apply(names: str, *blocked: str) -> Apply:
+        trees = [
+            {"name": n, "owner": "nobody-here" if n in blocked else me, "slices": []}
+            | {"dest": str(tmp_path / n)}
+            for n in names
+        ]
+        params = {"versions": dict.fromkeys(names, version), "keep": 3, "slice": ""}
+        return Apply({**params, "trees": trees, "incoming": str(incoming)}, dry=False)
+
+    def put(names: str, *blocked: str) -> Apply:
+        for name in names:
+            (incoming / f"{name}.tar.gz").write_bytes(packed)
+        found = apply(names, *blocked)
+        found.look()
+        found.put()
+        return found
+
+    assert put("a").problems == []
+    looked = apply("ab")
+    looked.look()
+    assert looked.missing == ["b"]
+    refused = put("ab", "b")
+    assert [text.partition(": ")[2] for text in refused.problems] == [
+        "there is no user nobody-here on this host"
+    ]
+    assert [path.name for path in incoming.iterdir()] == ["b.tar.gz"]

@@ -54,6 +54,21 @@ def test_a_link_is_turned(tmp_path: Path) -> None:
         apply(tmp_path / "link", state="link", target=str(tmp_path / "three"))
 
 
+def test_a_folder_loses_the_files_that_no_entry_names(tmp_path: Path) -> None:
+    kept = [tmp_path / "one.py", tmp_path / "room" / "two.py", tmp_path / "notes.txt"]
+    old = [tmp_path / "old.py", tmp_path / "room" / "three.py"]
+    outside = tmp_path.with_name("outside.py")
+    (tmp_path / "room").mkdir()
+    for path in (*kept, *old, outside):
+        path.touch()
+    entries = [{"path": str(path), "state": "file", "purge": None} for path in kept[:2]]
+    entries.append({"path": str(tmp_path), "state": "directory", "purge": "*.py"})
+    for entry in host_files.left_over(entries):
+        assert apply(Path(entry.pop("path")), **entry)
+    assert [path.exists() for path in (*kept, *old, outside)] == [True] * 3 + [False] * 2 + [True]
+    assert list(host_files.left_over(entries)) == []
+
+
 def test_a_folder_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "work").touch()

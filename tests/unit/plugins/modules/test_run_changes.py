@@ -40,3 +40,23 @@ def test_definitions_and_states_are_compared_with_what_is_declared(tmp_path: Pat
     ]
     params["changed_paths"] = [f"{folder}/same.env.json"]
     assert changes(params, files)[0].line() == "restarted: same: env"
+
+
+def test_a_run_that_is_kept_stopped_is_not_restarted(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path)
+    files.definitions.mkdir(parents=True)
+    files.mark("digits").parent.mkdir(parents=True)
+    path = files.definitions / "digits.json"
+    path.write_text(json.dumps({**NEW, "command": "a"}))
+    status = {"run": "digits", "state": "stopped", "serial": 1}
+    (files.states / "digits/status.json").write_text(json.dumps(status))
+    params = {
+        "files": [{"path": str(path), "content": json.dumps(NEW)}],
+        "enabled": ["digits"],
+        "changed_paths": [],
+        "gone": [],
+        "folder": str(files.definitions),
+    }
+    assert [change.does for change in changes(params, files)] == ["started"]
+    files.mark("digits").write_text(json.dumps({"by": "eve@x"}))
+    assert changes(params, files) == []

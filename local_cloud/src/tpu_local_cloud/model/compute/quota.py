@@ -8,7 +8,7 @@ from __future__ import annotations
 from ... import errors
 from ...compute_errors import quota_exceeded
 from ...errors import ApiError
-from ...tables._tpu.accelerators import parse
+from ...tables._schema.accelerators import GENERATIONS, parse
 from ..shared import catalog
 from ..shared.faults import Fault
 from ..shared.ledger import Ledger
@@ -16,15 +16,13 @@ from ..shared.records import PREEMPTIBLE, NodeRecord
 from . import reservations
 from .records import IDLE
 
-# The metric of each quota of one generation, and its generation; the last counts by families.
-_METRICS = {
-    "preemptible_tpu_v5p": ("v5p", "spot"),
-    "preemptible_tpu_v6e": ("v6e", "spot"),
-    "preemptible_tpu_7x": ("tpu7x", "spot"),
-    "tpu_v5p": ("v5p", "on_demand"),
-}
 _BY_FAMILY = "tpus_per_tpu_family"
-_FAMILIES = {"v5p": "CT5P", "v6e": "CT6E", "tpu7x": "TPU7X"}
+_HERE = {name: row for name, row in GENERATIONS.items() if row.machines}
+_FAMILIES = [row.series.partition("-")[0].upper() for row in _HERE.values()]
+# The metrics of quotas of one generation, and the tier that each is for.
+_METRICS = {f"preemptible_tpu_{name.removeprefix('tpu')}": "spot" for name in _HERE} | {
+    row.quota[0]: "on_demand" for row in _HERE.values() if row.quota[0] != _BY_FAMILY
+}
 
 
 def refusal(ledger: Ledger, node: NodeRecord) -> ApiError | None:
@@ -50,10 +48,8 @@ def quota_of(node: NodeRecord) -> tuple[str, str, str]:
     short = generation.removeprefix("tpu").upper()
     if node.tier in PREEMPTIBLE:
         return f"PREEMPTIBLE-TPU-{short}-per-project-region", f"preemptible_tpu_{short}".lower(), ""
-    if generation == "v5p":
-        return "TPU-V5P-per-project-region", "tpu_v5p", ""
-    family = _FAMILIES.get(generation, short)
-    return "TPUS-PER-TPU-FAMILY-per-project-region", "tpus_per_tpu_family", family
+    metric, family = GENERATIONS[generation].quota if kind else (_BY_FAMILY, "")
+    return f"{metric.upper().replace('_', '-')}-per-project-region", metric, family
 
 
 def used(ledger: Ledger, node: NodeRecord) -> int:
@@ -77,9 +73,9 @@ def limits(ledger: Ledger, metric: str) -> list[tuple[dict[str, str], int]] | No
     A fault that names machines or types is no quota of the project, so it does not show.
     """
     if metric == _BY_FAMILY:
-        kinds = [("on_demand", {"tpu_family": family}) for family in _FAMILIES.values()]
+        kinds = [("on_demand", {"tpu_family": family}) for family in _FAMILIES]
     elif metric in _METRICS:
-        kinds = [(_METRICS[metric][1], {})]
+        kinds = [(_METRICS[metric], {})]
     else:
         return None
     found: list[tuple[dict[str, str], int]] = [({}, -1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...tables._tpu.accelerators import (
+from ...tables._schema.accelerators import (
     ACCELERATOR_TYPES,
     API_ENUM,
     RUNTIMES_BY_GENERATION,

@@ -14,7 +14,7 @@ from ... import errors
 from ...compute_errors import FAILURES
 from ...errors import ApiError
 from ...machines import MachineBackend
-from ...tables._tpu.accelerators import API_ENUM, AcceleratorType, parse
+from ...tables._schema.accelerators import API_ENUM, AcceleratorType, parse
 from .addresses import AddressBook
 from .clock import Clock
 from .faults import Faults

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...tables._tpu.accelerators import parse
+from ...tables._schema.accelerators import parse
 from .schema import message, only, proto3
 
 QUEUED_ID = re.compile(r"[A-Za-z0-9_.~+%-]+")

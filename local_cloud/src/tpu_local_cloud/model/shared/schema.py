@@ -157,7 +157,6 @@ def _message(body: Any, fields: dict[str, Spec], where: str, reading: _Reading) 
     names = {snake(name): name for name in fields} | {name: name for name in fields}
     # Clients send whole nodes back; fields that they cannot set are ignored.
     passed_over: frozenset[str] = frozenset()
-    # v1 has no queued resources.
     schemas = document(reading.version)["schemas"]
     for resource in schemas.keys() & (RESOURCES | {"Node", "QueuedResource"}):
         if fields is message(reading.version, resource):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import errors
-from ...tables._tpu.accelerators import AcceleratorType
+from ...tables._schema.accelerators import AcceleratorType
 from ..shared import attachments, catalog
 from ..shared.ledger import Ledger
 from ..shared.records import NODE_ID, tier_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import errors
-from ...tables._tpu.accelerators import parse
+from ...tables._schema.accelerators import parse
 from ..shared.history import caused_by
 from ..shared.ledger import Ledger
 from ..shared.records import NodeRecord, Task

@@ -1,6 +1,6 @@
 """Values of a node that Google refuses, of a new one and in an update.
 
-The words about labels are Google's; docs/gcloud.md says which others are not.
+The words about labels are Google's; docs/internals/gcloud.md says which others are not.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ... import errors
 from ...errors import ApiError
-from ...tables._tpu.accelerators import parse
+from ...tables._schema.accelerators import parse
 from ..shared.clock import timestamp
 from ..shared.ledger import Ledger
 from ..shared.queue_records import WAITING, QueueRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import errors
-from ...tables._tpu.accelerators import AcceleratorType, parse
+from ...tables._schema.accelerators import AcceleratorType, parse
 from ..shared.faults import Fault
 from ..shared.ledger import Ledger
 from ..shared.records import PREEMPTIBLE

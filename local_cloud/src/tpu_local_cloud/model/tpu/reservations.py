@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import errors
 from ...errors import ApiError
-from ...tables._tpu.accelerators import parse
+from ...tables._schema.accelerators import parse
 from ..shared import catalog
 from ..shared.clock import seconds_of
 from ..shared.ledger import Ledger

@@ -39,11 +39,6 @@ def test_fields_are_read_from_the_discovery_documents() -> None:
     assert schema.message("v2", "Spot") == {}
 
 
-def test_the_first_version_has_no_queued_resources() -> None:
-    body = {"name": "n", "description": "d"}
-    assert schema.parse(body, "Node", "node", "v1") == {"description": "d"}
-
-
 def test_what_only_answers_carry_is_passed_over() -> None:
     body = {"name": "n", "id": "1", "health": "HEALTHY", "state": "READY", "description": "d"}
     for version in ("v2", "v2alpha1"):

@@ -20,7 +20,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp impor
     keep_glance,
     look,
 )
-from run_agent import store
+from run_agent.act import store
 
 AGENT = "/opt/tpu-fleet/apply/agent-1"
 ASKS = "ab" * 32

@@ -232,3 +232,10 @@ def test_a_pipe_in_the_place_of_what_is_hashed_is_not_waited_for(tmp_path: Path)
     (tmp_path / "file").unlink()
     os.mkfifo(tmp_path / "file")
     assert stamp._content(str(tmp_path / "file"), there).startswith("1 ")
+
+
+def test_own_changes_are_taken_for_declared_and_no_others() -> None:
+    before = {"/own": "a", "/own/gone": "a", "/other": "a", "/other/gone": "a"}
+    now = {"/own": "b", "/own/new": "b", "/other": "b", "/other/new": "b"}
+    kept = stamp.with_own(before, now, lambda path: path.startswith("/own"))
+    assert kept == {"/own": "b", "/own/new": "b", "/other": "a", "/other/gone": "a"}

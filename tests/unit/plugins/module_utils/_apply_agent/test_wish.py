@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import wish as wishes
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import (
     Applied,
     Known,
@@ -216,3 +217,20 @@ def test_what_is_known_survives_being_written() -> None:
     assert Known.read(json.loads(json.dumps(after.record()))) == after
     assert Known.read(json.loads(json.dumps(KNOWN.record()))) == KNOWN
     assert Known.read(None) == Known()
+
+
+def test_an_archive_counts_by_the_description_of_its_content() -> None:
+    def given(**files: str) -> list[object]:
+        named = {name.replace("_", "."): one for name, one in files.items()}
+        snapshots = {"code_checkout": named}
+        uses = {"code_checkout": ["a"]}
+        return [
+            kind(["code_checkout"], uses, {"a": 1}, snapshots)
+            for kind in (wishes.given_of, wishes.parts_of)
+        ]
+
+    same = given(toy_tar_gz="packed", toy_json="content")
+    assert given(toy_tar_gz="packed otherwise", toy_json="content") == same
+    assert given(toy_tar_gz="packed", toy_json="other content") != same
+    # Without a description, its bytes count.
+    assert given(toy_tar_gz="packed") != given(toy_tar_gz="packed otherwise")

@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types i
     topologies,
     workers_of,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import (
     ACCELERATOR_TYPES,
     API_ENUM,
     CORES_PER_CHIP,

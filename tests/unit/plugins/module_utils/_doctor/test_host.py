@@ -65,6 +65,7 @@ RUN = {
     "unit_active": "active",
     "unit_enabled": True,
     "told_to_stop": False,
+    "stopped_by": "",
 }
 HOLDER = {"pid": 7, "user": "carol", "command": "python x.py", "devices": "/dev/accel0"}
 LOCK = {"path": "/x/libtpu_lockfile", "owner": "root", "mode": 0o644, "sticky": True}
@@ -236,6 +237,8 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"runs": [{**RUN, "agent_alive": False}]}, ["runs no_agent fail"]),
     ({"runs": [{**RUN, "agent_alive": False, "told_to_stop": True}]}, ["runs stopped warn"]),
+    # After a reboot its agent has not started.
+    ({"runs": [{**RUN, "agent_alive": False, "stopped_by": "eve@x"}]}, ["runs stopped warn"]),
     # A run that is declared and switched off.
     ({"runs": [{**RUN, "agent_alive": False, "unit_enabled": False}]}, []),
     ({"runs": [{**RUN, "unit_enabled": False}]}, ["runs not_enabled warn"]),

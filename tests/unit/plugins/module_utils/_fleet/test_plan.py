@@ -524,7 +524,7 @@ def test_a_stopped_slice_that_is_to_go_with_its_grant_is_left_for_the_expiry() -
     wanted = {**ON_DEMAND, "on_grant_end": "delete"}
     found = plan(fleet(wanted, allocations=over), stopped())
     assert (kinds(found), phase(found)) == ([], "ended")
-    assert "tpu.fleet.expiry deletes it" in text(found)
+    assert "tpu-fleet grant expire deletes it" in text(found)
     assert "it is stopped, and not started again" in found.warnings[0]
     assert kinds(plan(fleet(wanted, allocations=over, expire=True), stopped())) == [
         ("delete_node", A)

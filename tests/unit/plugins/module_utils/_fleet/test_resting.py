@@ -100,7 +100,7 @@ def test_what_rests_is_not_made_again(
     assert kinds(found) == does
     [status] = found.statuses
     assert status.phase == phase
-    assert ("fleet_wake" in status.text) is (phase == "ended")
+    assert ("slice wake" in status.text) is (phase == "ended")
 
 
 @pytest.mark.parametrize(

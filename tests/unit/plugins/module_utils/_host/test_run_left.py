@@ -55,6 +55,14 @@ def test_where_a_result_is(workdir: str, declared: str, base: str, name: str) ->
     assert place_of(workdir, declared) == ("results/", base, name)
 
 
+def test_where_its_versions_come_from_is_left(worker: Path) -> None:
+    place = worker / "var/lib/tpu-fleet/runs/digits"
+    (place / "code").mkdir()
+    (place / "code/9f3a.json").write_text("{}")
+    found = look(worker, "digits", [], True)
+    assert ["", str(place), "code/9f3a.json"] in [list(one) for one in found["left"]]
+
+
 def test_files_one_by_one_without_links(worker: Path) -> None:
     found = look(worker, "digits", ["plots", "none", str(worker / "work/plots/a")], True)
     assert [tuple(one) for one in found["left"]] == [

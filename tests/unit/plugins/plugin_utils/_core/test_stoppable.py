@@ -59,9 +59,11 @@ def lines_of(notes: Path, last: str) -> list[str]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_what_is_stopped_does_what_it_does_at_its_end(how: signal.Signals, tmp_path: Path) -> None:
+def test_what_is_stopped_does_what_it_does_at_its_end(
+    how: signal.Signals, tmp_path: Path, import_env: dict[str, str]
+) -> None:
     notes = tmp_path / "notes"
-    parent = subprocess.Popen([sys.executable, "-c", PROGRAM, str(notes)])
+    parent = subprocess.Popen([sys.executable, "-c", PROGRAM, str(notes)], env=import_env)
     pid = int(lines_of(notes, "works")[0].split()[1])
     try:
         if how == signal.SIGKILL:

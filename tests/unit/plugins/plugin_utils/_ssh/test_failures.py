@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 
 import asyncssh
@@ -79,3 +81,16 @@ def test_nothing_that_may_have_begun_is_tried_again():
     assert not BEGUN & ELSEWHERE
     assert {Kind.AUTH, Kind.LOCAL, Kind.UNAVAILABLE}.isdisjoint(BEGUN | ELSEWHERE)
     assert len(BEGUN | ELSEWHERE) == len(Kind) - 3
+
+
+def test_what_waits_for_logins_does_not_import_asyncssh(import_env: dict[str, str]) -> None:
+    # It takes a quarter of a second, of each playbook.
+    program = f"import sys, {failure_of.__module__}; print('asyncssh' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env=import_env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == "False\n"

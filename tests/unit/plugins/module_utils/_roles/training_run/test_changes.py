@@ -140,3 +140,26 @@ def test_a_run_that_is_gone_says_where_its_checkpoints_stay(
 
 def test_a_run_that_is_gone_had_no_folder() -> None:
     assert gone("lr3", RUNS, {**BEFORE, "checkpoint_dir": ""}, {}).note == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "command", "line"),
+    [
+        # Its agent has not started; the end of an apply names it with the others that do not run.
+        ("stopped", "python other.py", None),
+        ("pending", "python train.py", "stopped: lr3: eve@x stopped it"),
+        # What had ended would begin again with another command.
+        ("failed", "python train.py", None),
+        (
+            "failed",
+            "python other.py",
+            "not started: lr3: eve@x stopped it. To start it: tpu-fleet start lr3",
+        ),
+    ],
+)
+def test_a_run_that_a_person_keeps_stopped_is_not_started(
+    state: str, command: str, line: str | None
+) -> None:
+    after = {**BEFORE, "command": command}
+    found = change_of("lr3", True, BEFORE, after, False, {**RUNS, "state": state}, "eve@x")
+    assert (found.line() if found else None) == line

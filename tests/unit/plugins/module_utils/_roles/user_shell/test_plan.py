@@ -29,10 +29,19 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_shell.plan i
 
 ALICE = {"name": "alice", "uid": 2001, "shell": "/usr/bin/zsh"}
 BOB = {"name": "bob", "uid": 2002}
+SETTINGS = {
+    "slice": "pair",
+    "worker_index": 1,
+    "worker_count": 2,
+    "theme": "robbyrussell",
+    "plugins": ["git"],
+    "prompt": True,
+    "editor": "",
+}
 
 
 def people(*wishes: dict[str, Any], users: tuple[dict[str, Any], ...] = (ALICE, BOB)) -> Any:
-    found = people_here(users, wishes, "pair", "robbyrussell", ["git"])
+    found = people_here({**SETTINGS, "users": users, "people": wishes})
     return {person.user: person for person in found}
 
 
@@ -70,15 +79,15 @@ def test_the_mark_names_the_worker_where_there_are_several(arguments: Any, text:
 
 
 def test_only_what_is_wanted_is_written() -> None:
-    assert files("", "", []) == {}
-    names = {Path(path).name for path in files("solo", "", list(people().values()))}
+    assert files({**SETTINGS, "prompt": False}, []) == {}
+    names = {Path(path).name for path in files(SETTINGS, list(people().values()))}
     assert names == {"interactive.bash", "interactive.zsh", "login.zsh", "zshrc", "alice.zsh"}
 
 
 def test_the_prompt_is_marked_once(tmp_path: Path) -> None:
     """Of bash; the scenario of the role does the same with zsh."""
     path = tmp_path / "file"
-    path.write_text(next(c for p, c in files("pair w1", "", []).items() if p.endswith("bash")))
+    path.write_text(next(c for p, c in files(SETTINGS, []).items() if p.endswith("bash")))
     shown = f'. {path}; . {path}; PS1="$ "; for i in 1 2; do eval "$PROMPT_COMMAND"; done; '
     done = subprocess.run(
         ["bash", "-c", shown + 'echo "$PS1$PROMPT_COMMAND"'],

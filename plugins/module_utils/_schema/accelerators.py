@@ -56,6 +56,10 @@ class Generation:
     api_enum: str = ""
     # The first is the default.
     runtimes: tuple[str, ...] = ()
+    # Its quota in the Cloud TPU API, without the words for spot and zone.
+    tpu_quota: str = "TPUs"
+    # The machine series of its TPU VMs where Compute Engine has none that a user may create.
+    tpu_vm_series: str = ""
     # On Compute Engine; the one without a topology forms slices of several VMs.
     machines: tuple[MachineShape, ...] = ()
     image_family: str = ""
@@ -66,6 +70,11 @@ class Generation:
     pci: str = ""
     # Whether start-up takes twice as long without transparent huge pages.
     huge_pages: bool = True
+
+    @property
+    def series(self) -> str:
+        """Return its machine series, as `ct6e-standard`; empty if it is not known."""
+        return self.machines[0].name.rpartition("-")[0] if self.machines else self.tpu_vm_series
 
     @property
     def apis(self) -> frozenset[str]:
@@ -85,6 +94,7 @@ GENERATIONS: dict[str, Generation] = {
         units_per_chip=2,
         sizes="8:2x2 32:4x4 128:8x8 256:8x16 512:16x16",
         api_enum="V2",
+        tpu_quota="TPUV2s",
         runtimes=("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha"),
         huge_pages=False,
     ),
@@ -93,6 +103,8 @@ GENERATIONS: dict[str, Generation] = {
         units_per_chip=2,
         sizes="8:2x2 32:4x4 64:4x8 128:8x8 256:8x16 512:16x16 1024:16x32 2048:32x32",
         api_enum="V3",
+        tpu_quota="TPUV3s",
+        tpu_vm_series="ct3-hightpu",
         runtimes=("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha", "v2-alpha-pod"),
         pci="0x0027",
         huge_pages=False,
@@ -103,6 +115,8 @@ GENERATIONS: dict[str, Generation] = {
         sizes="8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
         most_cubes=32,
         api_enum="V4",
+        tpu_quota="TPUV4s",
+        tpu_vm_series="ct4p-hightpu",
         runtimes=(
             "tpu-ubuntu2204-base",
             "tpu-vm-v4-base",
@@ -119,6 +133,8 @@ GENERATIONS: dict[str, Generation] = {
         sizes=_SIZES_OF_V5E,
         one_vm=("v5litepod-8",),
         api_enum="V5LITE_POD",
+        tpu_quota="TPUV5s",
+        tpu_vm_series="ct5lp-hightpu",
         runtimes=("v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"),
         pci="0x0063",
     ),
@@ -128,6 +144,7 @@ GENERATIONS: dict[str, Generation] = {
         sizes="8:2x2x1 16:2x2x2 32:2x2x4 64:2x4x4",
         most_cubes=96,
         api_enum="V5P",
+        tpu_quota="TPUV5P",
         runtimes=("v2-alpha-tpuv5", "tpu-ubuntu2204-base"),
         machines=(MachineShape("ct5p-hightpu-4t", 4, 208, 448),),
         image_family=_BEFORE_7X,
@@ -141,6 +158,7 @@ GENERATIONS: dict[str, Generation] = {
         sizes=_SIZES_OF_V5E,
         one_vm=("v6e-8",),
         api_enum="V6E",
+        tpu_quota="TPUV6E",
         runtimes=("v2-alpha-tpuv6e",),
         machines=(
             MachineShape("ct6e-standard-1t", 1, 44, 176, topology="1x1"),

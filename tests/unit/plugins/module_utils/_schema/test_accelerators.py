@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import (
     default_runtime,
     parse,
     runtime_fits,

@@ -1,0 +1,1 @@
+"""Types of accelerators, from the room `_schema` of the collection."""

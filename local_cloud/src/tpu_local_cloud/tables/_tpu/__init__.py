@@ -1,1 +1,0 @@
-"""Types of accelerators, from the room `_tpu` of the collection."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import gc
+import os
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,9 +16,17 @@ from .complete import outline, short_help
 GROUPS = {
     "Begin": {
         "init": ("commands.init", "init"),
-        "allocation": ("commands.allocation", "allocation"),
+        "grant": ("commands.grant", "grant"),
+        "project": ("commands.project", "project"),
         "cloud": ("commands.cloud", "cloud"),
         "completion": ("commands.completion", "completion"),
+    },
+    "Change the fleet": {
+        "plan": ("commands.plan", "plan"),
+        "apply": ("commands.apply", "apply"),
+        "slice": ("commands.slices", "slice_group"),
+        "repair": ("commands.repair", "repair"),
+        "invite": ("commands.invite", "invite"),
     },
     "See and repair the fleet": {
         "status": ("commands.status", "status"),
@@ -30,8 +40,18 @@ GROUPS = {
         "runs": ("commands.runs", "runs"),
         "logs": ("commands.logs", "logs"),
         "attach": ("commands.attach", "attach"),
+        "drill": ("commands.drill", "drill"),
+        "sync": ("commands.sync", "sync"),
+        "fetch": ("commands.fetch", "fetch"),
+        "compare": ("commands.compare", "compare"),
+    },
+    "Stop and start runs": {
+        "stop": ("commands.stop", "stop"),
+        "start": ("commands.start", "start"),
+        "retry": ("commands.retry", "retry"),
     },
     "Use the workers": {
+        "ssh": ("commands.ssh", "ssh"),
         "exec": ("commands.exec", "exec_command"),
         "cp": ("commands.cp", "copy"),
         "tunnel": ("commands.tunnel", "tunnel"),
@@ -41,6 +61,22 @@ GROUPS = {
 
 `make docs` writes what `--help` and TAB say of them.
 """
+RENAMED = {"allocation": "grant"}
+"""Earlier names of commands, for the error."""
+OPTIONS_RENAMED = {
+    ("import", "--from"): "--first-day",
+    ("doctor", "--time-limit"): "--timeout",
+    ("page", "--to"): "--output",
+    ("top", "--every"): "--interval",
+    ("watch", "--install"): "tpu-fleet watch install",
+    ("watch", "--uninstall"): "tpu-fleet watch uninstall",
+    ("watch", "--status"): "tpu-fleet watch status",
+    ("watch", "--once"): "tpu-fleet watch run --once",
+    ("watch", "--page"): "tpu-fleet watch run --page",
+    ("watch", "--interval"): "tpu-fleet watch run --interval",
+    ("watch", "--hosts-every"): "tpu-fleet watch run --hosts-interval",
+}
+"""Earlier options of commands, for the error."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
@@ -66,6 +102,8 @@ class Commands(click.Group):
             return super().resolve_command(ctx, args)
         near = difflib.get_close_matches(word, COMMANDS, n=1)
         meant = f" Did you mean '{near[0]}'?" if near else ""
+        if word in RENAMED:
+            meant = f" It is '{RENAMED[word]}' now."
         raise click.UsageError(f"No such command '{word}'.{meant}", ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -73,6 +111,8 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
+            if isinstance(error, click.NoSuchOption):
+                vars(error)["message"] += renamed(error)
             # Imported here, because neither --help nor TAB needs it.
             from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words
 
@@ -93,6 +133,24 @@ class Commands(click.Group):
                 formatter.write_dl(rows)
 
 
+def renamed(error: click.NoSuchOption) -> str:
+    """Return what an option is called now that an earlier version had, or where it stands."""
+    name = error.option_name
+    if name == "--fleet":
+        return " It stands before the command: tpu-fleet --fleet DIR ..."
+    command = error.ctx.info_name if error.ctx else ""
+    new = OPTIONS_RENAMED.get((str(command), name))
+    return f" It is {new} now." if new else ""
+
+
+def go(_ctx: click.Context, _param: click.Parameter, folder: str | None) -> None:
+    """Go to the folder of the fleet that is meant."""
+    if folder is not None:
+        os.chdir(folder)
+        # Playbooks put results below it.
+        os.environ["PWD"] = str(Path.cwd())
+
+
 def imported(name: str) -> click.Command:
     """Return a command itself."""
     module, attribute = COMMANDS[name]
@@ -107,6 +165,15 @@ def imported(name: str) -> click.Command:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--fleet",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    callback=go,
+    is_eager=True,
+    expose_value=False,
+    help="Go to this folder first, to work on its fleet.",
+)
 @click.version_option(package_name="tpu-fleet", prog_name="tpu-fleet")
 def main() -> None:
     """Turn Google Cloud TPU VMs into training machines that look after themselves."""

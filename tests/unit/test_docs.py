@@ -29,23 +29,25 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role
 
 from tpu_fleet.begin.answers import Answers
 from tpu_fleet.cli import main as tpu_fleet
-from tpu_fleet.commands.init import DEFAULT_PORT, next_steps
+from tpu_fleet.commands.cloud import ENDPOINT
+from tpu_fleet.commands.init import next_steps
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
     str(page.relative_to(ROOT))
     for pattern in (
-        *("*.md", "docs/*.md", "local_cloud/README.md"),
+        *("*.md", "docs/*.md", "docs/internals/*.md", "local_cloud/README.md"),
         *("roles/*/README.md", "examples/*/README.md"),
     )
     for page in ROOT.glob(pattern)
 )
 GENERATED = [
-    *("commands.md", "errors.md", "fleet-file.md", "gcloud.md", "local-cloud.md"),
-    *("command_line.json", "fleet.schema.json"),
+    *("commands.md", "errors.md", "fleet-file.md", "internals/gcloud.md", "local-cloud.md"),
+    *("playbooks.md", "command_line.json", "fleet.schema.json", "user_shell/README.md"),
 ]
 ROLES = role_keys(role_options())
+ROLE_READMES = sorted((ROOT / "roles").glob("*/README.md"))
 EXAMPLE = yaml.safe_load((DOCS / "fleet-file.example.yml").read_text())
 
 
@@ -67,7 +69,8 @@ def test_outdated_pages_are_noticed(tmp_path: Path) -> None:
     assert render("--dir", str(tmp_path)).returncode == 0
     for name in GENERATED:
         page = tmp_path / name
-        folder = ROOT / "src/tpu_fleet" if name.endswith(".json") else DOCS
+        of_role = ROOT / "roles" if name.endswith("README.md") else DOCS
+        folder = ROOT / "src/tpu_fleet" if name.endswith(".json") else of_role
         assert page.read_text() == (folder / name).read_text()
         page.write_text(page.read_text() + "by hand")
     done = render("--check", "--dir", str(tmp_path))
@@ -134,13 +137,70 @@ def test_every_variable_has_a_section_with_its_own_example_alone() -> None:
         assert list(yaml.safe_load(block)) == [variable]
 
 
+def given_by_playbooks() -> set[str]:
+    """What the page of a role says that a fleet file need not set."""
+    told = "The playbooks of the collection give these their values:"
+    readmes = [path.read_text().partition("<!-- /variables")[0] for path in ROLE_READMES]
+    return set(
+        re.findall(r"^`(\w+)`", "".join(r.partition(told)[2] for r in readmes), re.MULTILINE)
+    )
+
+
+def test_every_variable_and_key_has_its_place_in_the_reference_and_in_the_example() -> None:
+    page = (DOCS / "fleet-file.md").read_text()
+    readmes = "".join(path.read_text() for path in ROLE_READMES)
+    common = page.partition("## Common keys\n")[2].partition("\n## ")[0]
+    of_roles = {name: key for name, key in ROLES.items() if name not in given_by_playbooks()}
+    fleet = {**SCALARS, **NOTIFIED, **SELF_SETUP, **AROUND_THE_SLICES}
+    lists = {name: Key("list", options=keys) for name, keys in LISTS.items()}
+    for name, key in {**fleet, **lists, **of_roles}.items():
+        assert name in EXAMPLE, name
+        assert f"`{name}`" in page or f"## {name}\n" in page, name
+        section = re.split(r"\n###? ", page.partition(f"## {name}\n")[2])[0]
+        # A setting of a role has its row in the role's README, and so have its keys.
+        where = section + common if section else page if name in fleet else readmes
+        rows = set(re.findall(r"^`(\w+)`", where, re.MULTILINE))
+        assert set(key.options) <= rows, name
+        if name not in lists and not key.options:
+            assert name in rows or f"## {name}\n" in page, name
+
+
+def test_the_contents_name_each_page_and_begin_with_the_first_steps() -> None:
+    contents = (DOCS / "README.md").read_text()
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"}
+    assert pages <= set(re.findall(r"\]\(([^)#]+)", contents))
+    steps = re.findall(r"(?m)^\d\. .*?\]\(([^)]+)\)", contents)
+    assert steps == ["install.md", "before-you-start.md", "first-training.md", "runs.md"]
+
+
+def test_readme_is_short_and_has_its_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.split()) <= 700
+    typed = re.findall(r"(?m)^\$ (make .*)$", readme)
+    assert typed == ["make demo", "make test"]
+    # CI runs what it says.
+    assert (ROOT / ".ci/run").read_text().rstrip().endswith("exec make test")
+    (fleet,) = re.findall(r"(?s)```yaml\n(.*?)```", readme)
+    assert len(fleet.splitlines()) <= 20
+
+
+def test_the_reference_of_the_fleet_file_is_short() -> None:
+    assert len((DOCS / "fleet-file.md").read_text().split()) <= 7000
+
+
 def test_every_variable_of_the_playbooks_is_explained() -> None:
     """What a person may set is what has a default, save for what tasks set for each other."""
     told = {
         *("fleet_find_attempt", "fleet_expected_workers", "fleet_admitted_keys", "fleet_teardown"),
-        *("fleet_finish", "fleet_collect_everything", "fleet_drill_went", "fleet_applied"),
+        *(
+            "fleet_finish",
+            "fleet_collect_run",
+            "fleet_collect_everything",
+            "fleet_drill_went",
+            "fleet_applied",
+        ),
     }
-    page = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    page = "".join(page.read_text() for page in DOCS.rglob("*.md"))
     for playbook in (ROOT / "playbooks").rglob("*.yml"):
         found = re.findall(r"\b(fleet_\w+) \| default\(([^)]*)\)", playbook.read_text())
         for name, default in found:
@@ -154,7 +214,7 @@ def test_every_variable_of_the_playbooks_is_explained() -> None:
 
 def test_the_tutorial_goes_on_as_init_says() -> None:
     typed = re.findall(r"^\$ (.*)$", (DOCS / "tutorial.md").read_text(), re.MULTILINE)
-    steps = next_steps(Path("../lab"), Answers(endpoint=f"http://127.0.0.1:{DEFAULT_PORT}/"))
+    steps = next_steps(Path("../lab"), Answers(endpoint=ENDPOINT, slice="pair"))
     places = [typed.index(step.partition("#")[0].rstrip()) for step in steps]
     assert places == sorted(places)
 

@@ -34,7 +34,6 @@ ROW_OF = {
     "wrong_state": "wrong_state",
     "single_host_only": "single_host_only",
     "cannot_restart": "lost_state",
-    "old_architecture": "node_architecture",
     "malformed_name": "invalid_name",
     "incompatible_request_id": "request_id",
     "flex_start_not_supported": "flex_start",

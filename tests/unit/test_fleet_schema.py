@@ -30,7 +30,7 @@ FILES = [
 ]
 BLOCKS = [
     pytest.param(yaml.safe_load(block), id=f"{page.name}-{index}")
-    for page in sorted((ROOT / "docs").glob("*.md"))
+    for page in sorted((ROOT / "docs").rglob("*.md"))
     for index, block in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL))
 ]
 

@@ -9,27 +9,21 @@ import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import GENERATIONS as IN_KEYS
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import (
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import (
     ACCELERATOR_TYPES,
     GENERATIONS,
     default_runtime,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import ALLOCATION, PRICE
+
+from tpu_local_cloud.model.shared import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
-CLOUD = ROOT / "local_cloud" / "src" / "tpu_local_cloud"
 TPU, COMPUTE = "tpu", "compute"
 # What Google has not published.
 NO_PRICE = {"tpu7x"}
 NO_PCI = {"v2"}
 NO_MACHINE_TYPE = {"v2"}
-# Of the local cloud: the file, what it says of a generation, and of those of which API.
-IN_THE_CLOUD = (
-    ("model/shared/catalog.py", "the zones that have it", (TPU, COMPUTE)),
-    ("model/compute/quota.py", "its quotas on Compute Engine", (COMPUTE,)),
-    ("errors.py", "its quota in errors of the Cloud TPU API", (TPU,)),
-    ("serve/metadata.py", "the machine type that its metadata names", (TPU,)),
-)
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
@@ -37,6 +31,9 @@ def test_a_row_is_complete(name: str) -> None:
     row = GENERATIONS[name]
     assert row.apis, "neither API has it"
     assert bool(row.api_enum) == bool(row.runtimes)
+    assert (row.tpu_quota != "TPUs") == bool(row.api_enum)
+    assert bool(row.series) == (name not in NO_MACHINE_TYPE)
+    assert row.quota[1] in ("", row.series.partition("-")[0].upper())
     assert bool(row.machines) == bool(row.image_family)
     assert bool(row.pci) == (name not in NO_PCI)
     assert sum(not one.topology for one in row.machines) == (1 if row.machines else 0)
@@ -47,7 +44,8 @@ def test_a_row_is_complete(name: str) -> None:
 
 
 def test_the_fleet_file_has_the_same() -> None:
-    assert tuple(GENERATIONS) == IN_KEYS
+    for keys in (ALLOCATION, PRICE):
+        assert keys["generation"].choices == tuple(GENERATIONS)
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
@@ -57,8 +55,7 @@ def test_it_has_a_price(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
-@pytest.mark.parametrize(("file", "what", "apis"), IN_THE_CLOUD)
-def test_the_local_cloud_has_it(name: str, file: str, what: str, apis: tuple[str, ...]) -> None:
-    has_none = file == "serve/metadata.py" and name in NO_MACHINE_TYPE
-    if not has_none and GENERATIONS[name].apis & set(apis):
-        assert f'"{name}"' in (CLOUD / file).read_text(), f"{file} lacks {what}"
+def test_the_local_cloud_has_zones_of_it(name: str) -> None:
+    for api, zones in ((TPU, catalog.ZONES), (COMPUTE, catalog.COMPUTE_ZONES)):
+        there = any(name in offered for offered in zones.values())
+        assert there == (api in GENERATIONS[name].apis), f"{api}: model/shared/catalog.py"

@@ -12,10 +12,14 @@ MIRRORED = {
     UNIT / "plugins": ROOT / "plugins",
     UNIT / "src": ROOT / "src" / "tpu_fleet",
     UNIT / "playbooks": ROOT / "playbooks",
+    UNIT / "roles/training_run/run_agent": ROOT / "roles/training_run/files/run_agent",
     ROOT / "local_cloud/tests/unit": ROOT / "local_cloud/src/tpu_local_cloud",
 }
-# Many host modules at once.
-ABOUT_MANY = {UNIT / "plugins/modules/test_places_of_users.py"}
+# Many host modules at once; the whole run agent, attacked by the run's user.
+ABOUT_MANY = {
+    UNIT / "plugins/modules/test_places_of_users.py",
+    UNIT / "roles/training_run/run_agent/test_borders.py",
+}
 
 
 def mirroring(folder: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from slices_seen import slice_seen
 from tpu_fleet.commands import history as history_command
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands import status as status_command
+from tpu_fleet.history.money import Account, Day, Use
 from tpu_fleet.history.record import stories
 from tpu_fleet.history.story import RunStory
+from tpu_fleet.page.first import WorkerRow
 from tpu_fleet.page.model import Page, page_of
 from tpu_fleet.page.render import html_of
 from tpu_fleet.show.console import PlainConsole
@@ -39,6 +42,13 @@ MAINTENANCE = "maintenance is planned: SCHEDULED at 2026-11-28 00:39 UTC"
 UNHEALTHY = "is under maintenance and comes back when it is rescheduled (chip 2)"
 
 
+USE = Account(
+    7 * 86400.0,
+    [Day(20_000, {"carol": Use(30.0, 10.0, 5.0, 120.0), "": Use(0.0, 8.0, 0.0, 25.6)})],
+    480.0,
+)
+
+
 class Surfaces:
     """Everything that is shown of the look."""
 
@@ -54,7 +64,7 @@ class Surfaces:
         history.close()
         self.status = self._status()
         self.top = "\n".join(text_of(self.look.now, 300))
-        self.top_runs = {f"{one.slice}/{one.name}": one for one in by_run(self.look.now)}
+        self.top_runs = {f"{one.slice}/{one.name}": one for one in by_run(self.look.now) if one.run}
         self.json = {
             f"{one['slice']}/{one['run']}": one
             for one in json.loads(runs_command.as_json(self.views, self.look.answers, 0))["runs"]
@@ -66,12 +76,12 @@ class Surfaces:
     def _status(self) -> str:
         console = PlainConsole(width=1000, color_system=None)
         with console.capture() as captured:
-            status_command.show(console, self.look.rows, self.views, self.look.view)
+            status_command.show(console, self.look.rows, self.views, self.look.view, USE)
         return captured.get()
 
     def card(self, name: str) -> str:
         """Return the part of the page about a run."""
-        (found,) = re.findall(rf'<article[^>]*id="run/{name}".*?</article>', self.html, re.DOTALL)
+        (found,) = re.findall(rf'<article[^>]*id="card/{name}".*?</article>', self.html, re.DOTALL)
         return str(found)
 
     def fact(self, name: str, label: str) -> str:
@@ -86,7 +96,7 @@ class Surfaces:
 
     def attention(self, name: str) -> str:
         """Return what the page's list of troubles says of something."""
-        return "; ".join(text for about, text in self.page.attention if about == name)
+        return "; ".join(one.text for one in self.page.needs if name in (one.name, one.run))
 
     def doctor(self, host: str) -> str:
         """Return what the doctor says of the runs of a worker."""
@@ -185,8 +195,8 @@ def test_runs_in_trouble_come_first(shown: Surfaces) -> None:
     assert list(shown.runs)[:2] == order
     assert [card.story.name for card in shown.page.runs][:2] == order
     assert set(list(shown.top_runs)[:2]) == set(order)
-    assert "2 failed" not in shown.tile("Runs")
-    assert shown.tile("Runs") == "3 of 5 are running, 1 failed, 1 loss NaN"
+    assert shown.tile("Runs") == "1 failed, 1 loss NaN 2 running · 1 succeeded"
+    assert "1 failed  1 loss NaN  1 succeeded  2 running" in shown.top
     assert next(one for one in shown.page.tiles if one.label == "Runs").bad
 
 
@@ -204,7 +214,7 @@ def test_the_reason_stands_wherever_the_run_stands(
     assert why in shown.attention(name)
     assert why in shown.doctor(host)
     rows = history_command.happenings([shown.stories[name]], shown.events)
-    assert any(why.rstrip(".") in str(row[3]) for row in rows)
+    assert any(why.rstrip(".") in row.details for row in rows)
 
 
 def test_the_watcher_sees_and_sends_the_same(shown: Surfaces) -> None:
@@ -246,7 +256,7 @@ def test_days_are_the_same(shown: Surfaces) -> None:
     for text in (shown.status, shown.top, shown.html):
         assert "2026-12-20 (22 days left)" in text
         assert "23 days" not in text
-    assert shown.tile("Grant") == "22 days left ends 2026-12-20"
+    assert shown.tile("Grant") == "22 days left ends 2026-12-20 · 12 of 12 chips held"
 
 
 def test_money_is_the_same(shown: Surfaces) -> None:
@@ -258,16 +268,19 @@ def test_money_is_the_same(shown: Surfaces) -> None:
     hourly, until = f"${hour:,.2f}", f"${so_far:,.2f}"
     assert f"now {hourly} an hour, so far {until}" in shown.status
     assert f"billed {hourly}/h, {until} so far" in shown.top
-    assert shown.tile("Outside of the grant") == f"{hourly} an hour, {until} so far"
+    assert shown.tile("Billed now").startswith(f"{hourly} an hour {until} so far")
 
 
 def test_chips_and_counts_are_the_same(shown: Surfaces) -> None:
-    head = head_of(shown.look.now)[0]
+    head = "".join(text for line in head_of(shown.look.now) for text, _style in line)
     # pair 8, cheap 4, solo 4 of these and of bench 4, sick 4; not the eight of the other fleet.
     assert "16/24 chips busy" in head
-    assert shown.tile("Chips") == "16 of 24 are used by a run"
+    assert "8 of 24 chips are idle (bench, sick)" in shown.status
+    assert "8 idle" in head
+    assert "8 are idle (bench, sick)" in shown.html
     assert "5/6 workers answer" in head
-    assert shown.tile("Workers") == "5 of 6 answer"
+    told = "16 of 24 busy 4 of 6 slices ready · 5 of 6 workers answer"
+    assert shown.tile("Chips") == told
     whole: dict[str, int] = {}
     for line in by_worker(shown.look.now):
         whole[line.slice] = whole.get(line.slice, 0) + (line.chips or 0)
@@ -295,7 +308,7 @@ def test_a_declared_slice_without_a_node_is_everywhere(shown: Surfaces) -> None:
     checks = [one for one in controller.CHECKS if one.key == "slices"]
     (finding,) = examine(checks, {"grant": missing})
     assert "slice big is declared, and does not exist" in finding.says
-    assert shown.tile("Slices") == "4 of 6 are ready"
+    assert "4 of 6 slices ready" in shown.tile("Chips")
 
 
 def test_an_announced_maintenance_is_everywhere(shown: Surfaces) -> None:
@@ -310,10 +323,27 @@ def test_an_unhealthy_slice_is_unhealthy_and_not_silent(shown: Surfaces) -> None
     assert (line.state, line.why, line.rank) == ("unhealthy", UNHEALTHY, TROUBLE)
     assert shown.attention("sick") == UNHEALTHY
     assert [row.state for row in shown.page.slices if row.name == "sick"] == ["unhealthy"]
-    assert ("sick", "not asked", f"the slice {UNHEALTHY}") in shown.page.workers
+    told = WorkerRow("sick", "sick", "not asked", f"the slice {UNHEALTHY}")
+    assert told in shown.page.workers
     assert "does not answer" not in shown.html
 
 
 def test_the_look_has_what_its_name_says() -> None:
     owners = {node.labels["tpu-fleet"] for node in one_look.NODES}
     assert owners == {"managed", "other-lab"}
+
+
+def test_the_use_by_each_person_has_a_sum(shown: Surfaces) -> None:
+    page = replace(shown.page, account=USE)
+    html = re.sub(r"<[^>]+>", " ", unescape(html_of(page)))
+    rows = {
+        "carol": ("40.0", "10.0", "8.3 %", "$120.00", "$5.00"),
+        "no run yet": ("8.0", "8.0", "1.7 %", "$25.60", "$0.00"),
+        "together": ("48.0", "18.0", "10.0 %", "$145.60", "$5.00"),
+    }
+    for name, (hours, idle, *rest) in rows.items():
+        text = r"\s+".join(map(re.escape, (name, hours, idle, *rest)))
+        assert re.search(text, shown.status), name
+        on_page = r"\s+".join(map(re.escape, (name, f"{hours} h", f"{idle} h", *rest)))
+        assert re.search(on_page, html), name
+    assert "Use in 7 d" in shown.status

@@ -16,6 +16,7 @@ CONTROLLER = ROOT / "plugins" / "plugin_utils"
 PROGRAM = ROOT / "src" / "tpu_fleet"
 HOUSE = ROOT / "local_cloud"
 CLOUD = HOUSE / "src" / "tpu_local_cloud"
+AGENT = ROOT / "roles" / "training_run" / "files" / "run_agent"
 PLUGINS = "ansible_collections.tpu.fleet.plugins"
 PACKAGES = {
     COLLECTION: f"{PLUGINS}.module_utils",
@@ -24,13 +25,23 @@ PACKAGES = {
     PROGRAM / "workers": "tpu_fleet.workers",
     CLOUD: "tpu_local_cloud",
     CLOUD / "model": "tpu_local_cloud.model",
+    AGENT: "run_agent",
 }
 ROOMS = sorted(path.parent for house in PACKAGES for path in house.glob("*/__init__.py"))
 # What runs on a worker, and the Python of the oldest that is supported: Ubuntu 22.04.
 ON_WORKERS = [
-    COLLECTION / f"_{name}" for name in ("apply_agent", "core", "doctor", "host", "roles")
+    *(
+        COLLECTION / f"_{name}"
+        for name in ("apply_agent", "core", "doctor", "host", "roles", "sync")
+    ),
+    AGENT,
 ]
 OLDEST = (3, 10)
+# What reads a clock, files or processes, or starts some.
+EFFECTS = {
+    *("asyncio", "ctypes", "fcntl", "grp", "http", "os", "pwd", "secrets", "select", "selectors"),
+    *("shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time"),
+}
 # What tells of an older one, or is asked before host_base has refused it, with all that it imports.
 BEFORE = [
     ROOT / "plugins/modules/first_boot.py",
@@ -93,6 +104,10 @@ def test_every_file_of_the_collection_is_in_a_room() -> None:
     assert [*COLLECTION.glob("*.py"), *CONTROLLER.glob("*.py")] == []
 
 
+def test_every_file_of_the_run_agent_but_its_loop_and_its_commands_is_in_a_room() -> None:
+    assert {path.stem for path in AGENT.glob("*.py")} == {"__init__", "agent", "cli"}
+
+
 @every_room
 def test_a_room_imports_what_it_says(room: Path) -> None:
     found = arrows(room)
@@ -150,6 +165,14 @@ def imported_modules(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             found.add((node.module or "").split(".")[0])
     return found
+
+
+def test_what_the_run_agent_decides_is_pure() -> None:
+    found = {
+        path.name: imported_modules(path) & EFFECTS for path in (AGENT / "decide").glob("*.py")
+    }
+    assert len(found) > 15
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_the_local_cloud_imports_nothing_of_the_fleet() -> None:

@@ -40,6 +40,12 @@ def test_code_stays_and_anchors_become_labels() -> None:
     assert made == "(x)=\n```text\n[a](../README.md)\n```\n"
 
 
+def test_a_link_with_the_name_of_a_page_shows_its_title() -> None:
+    page = ROOT / "docs" / "watch.md"
+    made = BUILD["for_sphinx"]("[runs.md](runs.md#all-runs), [it](runs.md), `runs.md`", page, PAGES)
+    assert made == "[Following a run](runs.md#all-runs), [it](runs.md), `runs.md`"
+
+
 def test_each_section_of_the_contents_becomes_a_page() -> None:
     text = "## One\n[a](a.md#x), [b](b.yml)\n## How-to\n[a](a.md), [c](c.md)\n"
     text += "## Reference\n[d](d.md)\n"
@@ -47,7 +53,8 @@ def test_each_section_of_the_contents_becomes_a_page() -> None:
     assert one == ("One", "a.md", "")
     assert how_to[:2] == ("How-to", "how-to.md")
     assert how_to[2].startswith("# How-to\n")
-    assert "\n\na.md\nc.md\n```\n" in how_to[2]
+    # a.md stands below the first section that names it.
+    assert "\n\nc.md\n```\n" in how_to[2]
     assert "\n\nd.md\n../collection/index.rst\n```\n" in reference[2]
 
 

@@ -155,7 +155,7 @@ def _slices(answers: Answers) -> str:
     if answers.ends:
         about += (
             "\n# What exists when the grant has ended costs money. `on_grant_end: delete` deletes "
-            "it\n# then, if `tpu-fleet watch` or a daily tpu.fleet.expiry runs; data disks stay."
+            "it\n# then, if `tpu-fleet watch` or a daily `grant expire` runs; data disks stay."
         )
     return _section(about, "fleet_slices", entry)
 

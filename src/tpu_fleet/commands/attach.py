@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,31 +19,28 @@ from ..workers.ask.run_view import Run
 from ..workers.inventory.hosts import Known, select
 from ..workers.inventory.lookup import ask_or_say_why, known_fleet
 from ..workers.inventory.names import NameOf
+from ..workers.login import LOST, Login, keep_open, ssh_command
 from ..workers.logs.plan import pause_after
 from .logs import checked_name
 from .many import guarded
 from .runs import no_such_run
 
-LOST = 255
-"""Exit status of ssh without a connection, or after losing it."""
 GONE = 75
 LOOK_AGAIN_AFTER = 3
 """After this many failures in a row, addresses are read from the API again."""
-SSH_OPTIONS = (
-    "BatchMode=yes",
-    "ConnectTimeout=15",
-    "ControlPath=none",
-    "LogLevel=ERROR",
-    "ServerAliveCountMax=3",
-    "ServerAliveInterval=5",
-)
 # tmux exits in the same way when a person detaches and when the session ends.
 REMOTE = (
     'tmux attach-session $2 -t "=$1"; code=$?; '
     f'tmux has-session -t "=$1" 2>/dev/null || exit {GONE}; exit "$code"'
 )
-# After a lost connection tmux cannot restore the terminal: screen, cursor, keys, mouse, paste.
-PUT_BACK = "\x1b[?1049l\x1b[?25h\x1b[?1l\x1b>\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[m"
+
+
+class UnknownRun(click.ClickException):
+    """No worker that answered has the run; `there` are those that they have."""
+
+    def __init__(self, run: str, there: Sequence[str]) -> None:
+        super().__init__(no_such_run(run, there))
+        self.there = there
 
 
 class NotReached(click.ClickException):
@@ -66,7 +62,7 @@ def choose(runs: Sequence[Run], meant: Meant) -> Run:
     """Return the requested worker, or fail with a list of the possible ones."""
     named = [run for run in runs if run.run == meant.run]
     if not named:
-        raise click.ClickException(no_such_run(meant.run, sorted({run.run for run in runs})))
+        raise UnknownRun(meant.run, sorted({run.run for run in runs}))
     slices = sorted({run.slice for run in named})
     if meant.slice is not None:
         named = [run for run in named if run.slice == meant.slice]
@@ -100,13 +96,12 @@ def why_not(run: Run, runs: Sequence[Run]) -> str:
     return f"{says}{': ' + reason if reason else ''}. {running}"
 
 
-def ssh_command(known: Known, run: Run, user: str | None, read_only: bool) -> list[str]:
-    """Return the ssh command that attaches as the run's user, which may differ from the login."""
+def login_of(known: Known, run: Run, user: str | None, read_only: bool) -> Login:
+    """Return the login that attaches as the run's user, who may be another than the login's."""
     login = user or known.fleet.targets[run.host].user
     become = [] if login == run.status.user else ["sudo", "-n", "-H", "-u", run.status.user, "--"]
     words = [*become, "/bin/sh", "-c", REMOTE, "tpu-fleet", run.run, *(["-r"] if read_only else [])]
-    options = [word for option in SSH_OPTIONS for word in ("-o", option)]
-    return ["ssh", "-t", "-F", str(known.path), *options, "-l", login, run.host, shlex.join(words)]
+    return Login(run.host, login, shlex.join(words))
 
 
 def find(known: Known, names: Sequence[str], meant: Meant, user: str | None) -> tuple[Run, Answers]:
@@ -185,9 +180,7 @@ def attach(
 def hold(known: Known, run: Run, user: str | None, read_only: bool, retry: bool) -> int:
     """Attach until the person detaches or the session ends."""
     while True:
-        code = subprocess.run(ssh_command(known, run, user, read_only), check=False).returncode
-        if code == LOST:
-            click.echo(PUT_BACK, nl=False)
+        code = keep_open(ssh_command(known, login_of(known, run, user, read_only)), True)
         if code not in (LOST, GONE):
             return 1 if code else 0
         what = "The connection was lost." if code == LOST else f"{run.run} ended on {run.host}."

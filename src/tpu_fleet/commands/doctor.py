@@ -67,10 +67,14 @@ def ask_doctor(limit: str | None, fix: bool, time_limit: float | None) -> dict[s
     "--limit",
     type=NameOf("workers"),
     metavar="PATTERN",
-    help="Only these workers, as for ansible-playbook.",
+    help="Only these workers or groups, as for ansible-playbook.",
 )
 @click.option(
-    "--time-limit", type=float, metavar="SECONDS", help="Time limit of a worker's checks (20)."
+    "--timeout",
+    "time_limit",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Time limit for a worker. [default: 20]",
 )
 @click.pass_context
 def doctor(

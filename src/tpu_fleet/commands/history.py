@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 
 from ..history.causes import WORDS
-from ..history.record import history_here, option_of_days, stories
+from ..history.record import history_here, stories
 from ..history.store import Event, HistoryError
 from ..history.story import RunStory, news_of
-from ..page.words import iso, long, percent, said, title_of, where_of
+from ..history.verdict import WANTED, verdict_of
+from ..page.words import clock, iso, kind_of, long, percent, said, title_of, where_of
 from ..show.console import wide_console
 from ..show.figures import amount
 from ..show.table import Column, Table, print_tables
+from .since import FORMS, moment
 
 RUNS = (
     Column("RUN"),
@@ -31,7 +33,7 @@ RUNS = (
     Column("GOODPUT", 1, right=True),
     Column("SAVED", 7, right=True),
 )
-EVENTS = (Column("TIME"), Column("WHERE"), Column("WHAT"))
+EVENTS = (Column("TIME"), Column("AGO", 1, right=True), Column("WHERE"), Column("WHAT"))
 
 
 def told(one: RunStory) -> dict[str, Any]:
@@ -70,14 +72,27 @@ def runs_table(found: Sequence[RunStory]) -> Table:
             long(one.down),
             percent(one.goodput),
             "-" if one.saved_age is None else long(one.saved_age),
+            style="red" if one.view.is_troubled else "",
         )
     return table
 
 
-def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple[float, ...]]:
-    """Return (time, where, what, details) of interruptions and events, in the order of time."""
-    rows: list[Any] = [
-        (event.at, where_of(event), title_of(event), said(event)) for event in news_of(events)
+@dataclass(frozen=True, order=True)
+class Happening:
+    """An interruption or an event, as a row."""
+
+    at: float
+    where: str
+    what: str
+    details: str = ""
+    kind: str = "bad"
+
+
+def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[Happening]:
+    """Return interruptions and events, in the order of time."""
+    rows = [
+        Happening(event.at, where_of(event), title_of(event), said(event), kind_of(event))
+        for event in news_of(events)
     ]
     for one in found:
         for attempt in one.interruptions:
@@ -88,22 +103,49 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[tuple
                 cost.append(f"{amount(attempt.again, 'step')} again")
             what = f"attempt {attempt.number}: {WORDS.get(attempt.kind, attempt.kind)}"
             where = f"{one.slice} \u00b7 {one.run}"
-            rows.append((attempt.ended, where, what, ", ".join(cost)))
+            kind = "note" if attempt.kind in WANTED else "bad"
+            rows.append(Happening(attempt.ended or 0.0, where, what, ", ".join(cost), kind))
     return sorted(rows)
 
 
+def events_table(rows: Sequence[Happening], now: float) -> Table:
+    """Draw what happened, the newest last."""
+    table = Table(EVENTS, "What happened", note="DETAILS")
+    for one in rows:
+        ago = long(now - one.at)
+        style = {"bad": "red", "good": "green"}.get(one.kind, "")
+        table.add(clock(one.at), ago, one.where, one.what, notes=[one.details], style=style)
+    return table
+
+
 @click.command()
-@option_of_days
+@click.option(
+    "--since",
+    callback=moment,
+    default="7d",
+    show_default=True,
+    metavar="TIME",
+    help=f"From then on: {FORMS}.",
+)
+@click.option("--bad", is_flag=True, help="Only what went wrong.")
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.argument("wanted", nargs=-1, metavar="[RUN|SLICE]...")
-def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> None:
-    """Show what happened: runs, interruptions, events.
+def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, ...]) -> None:
+    """Show what happened: a verdict, the runs, interruptions, events.
+
+    The first line has what failed, what interrupted runs, how many chip hours that cost, and
+    whether checkpoints were deleted. The newest event is the last line. Times of events are UTC;
+    a TIME without a zone is that of this computer.
 
     Opens no connection: `tpu-fleet watch` writes the history, and so does every `status`, `runs`
     and `page`.
+
+    \b
+    Examples:
+      tpu-fleet history --since 22:00 --bad     what went wrong last night
+      tpu-fleet history --since 30d pair        a month of a slice
     """
     now = time.time()
-    since = now - days * 86400
     try:
         kept = history_here()
         try:
@@ -122,15 +164,23 @@ def history(days: float, machine_readable: bool, wanted: tuple[str, ...]) -> Non
     if wanted:
         found = [one for one in found if one.run in wanted or one.slice in wanted]
         events = [event for event in events if event.run in wanted or event.slice in wanted]
+    verdict = verdict_of(found, since, now)
     if machine_readable:
         runs = [told(one) for one in found]
-        click.echo(json.dumps({"runs": runs, "events": [*map(as_event, events)]}, indent=2))
+        body = {"verdict": asdict(verdict), "runs": runs, "events": [*map(as_event, events)]}
+        click.echo(json.dumps(body, indent=2))
         return
-    tables = [runs_table(found)] if found else []
-    table = Table(EVENTS, "What happened", note="DETAILS")
-    for at, where, what, details in happenings(found, events):
-        table.add(iso(at), str(where), str(what), notes=[str(details)])
-    tables += [table] if table.rows else []
-    print_tables(wide_console(), *tables)
-    if not tables:
+    rows = [one for one in happenings(found, events) if one.at >= since]
+    if not found and not rows:
         click.echo("Nothing is known yet: `tpu-fleet watch` and `tpu-fleet page` keep it.")
+        return
+    console = wide_console()
+    style = "red" if verdict.failed or verdict.lost_checkpoints else ""
+    console.print(verdict.text(), style=style, soft_wrap=not console.is_terminal)
+    console.print()
+    if bad:
+        found = [one for one in found if one.view.is_troubled or one.interruptions]
+        rows = [one for one in rows if one.kind == "bad"]
+    tables = [runs_table(found)] if found else []
+    tables += [events_table(rows, now)] if rows else []
+    print_tables(console, *tables)

@@ -22,7 +22,6 @@ from .dialogue import BACK, HELP, Back, WrongAnswer, tell, wrapped
 from .interview import Interview
 
 GITHUB = "https://api.github.com"
-DEFAULT_PORT = 8470
 GREETING = (
     "This writes the files of a fleet into a new folder, in four steps and about three minutes. It "
     "reads what is there (gcloud's settings, your public ssh keys, the project's TPU nodes) and "
@@ -45,8 +44,10 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
     local = bool(answers.endpoint)
     steps = [] if folder.resolve() == Path.cwd() else [(f"cd {shlex.quote(str(folder))}", "")]
     if local:
+        from .cloud import ENDPOINT
+
         port = urlsplit(answers.endpoint).port
-        option = "" if port == DEFAULT_PORT else f" --port {port}"
+        option = "" if port == urlsplit(ENDPOINT).port else f" --port {port}"
         steps += [
             (
                 f"tpu-fleet cloud up --install{option}",
@@ -57,11 +58,11 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
     else:
         steps += _login(answers.project)
     steps += [
-        ("ansible-playbook tpu.fleet.site --check --diff", "show what would be done"),
-        ("ansible-playbook tpu.fleet.site", f"create, set up, train{_cost(answers)}"),
+        ("tpu-fleet plan", "show what would be done"),
+        ("tpu-fleet apply", f"create, set up, train{_cost(answers)}"),
         ("tpu-fleet top", "slices and runs, live; q leaves it"),
         ("tpu-fleet page", "the same as a page for the browser"),
-        ("ansible-playbook tpu.fleet.teardown -e teardown=all", "delete the slices"),
+        (f"tpu-fleet slice delete {answers.slice}", "delete the slice"),
     ]
     if local:
         steps.append(("tpu-fleet cloud down", "remove the local cloud"))
@@ -77,7 +78,7 @@ def _login(project: str) -> list[tuple[str, str]]:
     ]
     return [
         *([] if look.has_credentials(os.environ) else login),
-        ("ansible-playbook tpu.fleet.enable_api", "enable the TPU API, if it is not"),
+        ("tpu-fleet project setup --only apis", "enable the TPU API, if it is not"),
         ("tpu-fleet doctor", "check login, API and billing"),
     ]
 
@@ -127,7 +128,9 @@ def _cost(answers: Answers) -> str:
     help="A file with your public key.  [default: ~/.ssh/*.pub]",
 )
 @click.option(
-    "--people", metavar="LIST", help="Others: GitHub names, LOGIN=NAME, LOGIN=PUBLIC KEY, or none."
+    "--people",
+    metavar="LIST",
+    help="Others: GitHub names, LOGIN=NAME, LOGIN=PUBLIC KEY, LOGIN=FILE.pub, or none.",
 )
 @click.option(
     "--github-url", default=GITHUB, show_default=True, metavar="URL", help="GitHub's API."
@@ -165,7 +168,7 @@ def init(folder: Path | None, **told: Any) -> None:
     try:
         while not answered(interview, folder):
             interview.dialogue.rewind()
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):  # Ctrl-C at a question, and between two
         tell(f"\nNothing was written. {_again(interview, folder)}", err=True)
         raise
     write(interview, folder)
@@ -257,7 +260,7 @@ def write(interview: Interview, folder: Path) -> None:
             wrapped(
                 f"\nThe grant ends on {ends}; what still exists after it costs money. The fleet "
                 "file has on_grant_end: delete, so that tpu-fleet watch, or a daily "
-                "ansible-playbook tpu.fleet.expiry, deletes the slice then. If the grant is "
+                "tpu-fleet grant expire, deletes the slice then. If the grant is "
                 "extended, write its new end."
             )
         )

@@ -26,13 +26,15 @@ from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
     GitHubError,
     public_keys,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import (
+    ACCELERATOR_TYPES,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     APIS,
     GRANT_TIERS,
     Problem,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME, public_key
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import ACCELERATOR_TYPES
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import destination
 
 from ..begin import look
@@ -82,7 +84,7 @@ EXPLAINED = {
     "user": "Your account on every machine, with sudo.",
     "people": "GitHub names, with commas: their public keys are fetched from GitHub and shown "
     "before they are used. LOGIN=NAME gives another login. LOGIN=PUBLIC KEY takes a pasted key, "
-    "such as bob=ssh-ed25519 AAAA… bob@lab.",
+    "such as bob=ssh-ed25519 AAAA… bob@lab, and LOGIN=FILE.pub one from a file.",
     "keys": "Each person listed above gets an account on every machine, which these keys open.",
     "framework": "What is installed into the Python environment of the run; none installs none.",
     "code": "A git URL, cloned on every machine; a folder of this computer, copied there (. is "
@@ -361,7 +363,7 @@ class Interview:
                 lambda said: self.note(people=(Person(said, keys, sudo=True),)),
                 _own_name(),
             )
-        text = "Other people (GitHub names with commas; LOGIN=NAME; LOGIN=PUBLIC KEY)"
+        text = "Other people (GitHub names with commas; LOGIN=NAME, =PUBLIC KEY or =FILE.pub)"
         before = self.answers.people
         while True:
             found = self.ask("people", text, self._people, NONE)
@@ -390,8 +392,10 @@ class Interview:
 
     def _person_of(self, word: str) -> Person:
         login, _sign, key = word.partition("=")
-        if " " not in key:
+        in_file = key.endswith(".pub")
+        if " " not in key and not in_file:
             return self._account(word)
+        key = _key_of(key) if in_file else key
         if why := public_key(key):
             raise WrongAnswer(f"The key of {shown(login)} {why}. Paste the .pub file's line.")
         return Person(login, (key,))
@@ -477,6 +481,15 @@ def _local_cloud() -> tuple[str, str]:
     from .cloud import cloud_of_this_shell
 
     return cloud_of_this_shell()
+
+
+def _key_of(file: str) -> str:
+    """Return the public key in a file."""
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, RuntimeError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WrongAnswer(f"{shown(file)} cannot be read: {why}.") from error
 
 
 def _account(github_url: str, word: str) -> Person:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import re
 import sys
-import time
 from dataclasses import replace
 
 import click
@@ -21,24 +18,10 @@ from ..workers.logs.follow import Follower, WantedLogs, results_of
 from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
+from .since import moment
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 KEEPALIVE = 5.0
 """Seconds between keepalives; an unreachable machine is noticed within three of them."""
-
-
-def moment(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
-    """Parse a time, or a duration before now; return seconds since the epoch."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d+)([smhd])", value)
-    if match:
-        return time.time() - int(match[1]) * UNITS[match[2]]
-    try:
-        return datetime.datetime.fromisoformat(value).timestamp()
-    except ValueError:
-        says = f"{value!r} is neither like 90s, 30m, 2h or 1d nor like 2026-11-20T08:00."
-        raise click.BadParameter(says, context, option) from None
 
 
 def checked_name(context: click.Context, option: click.Parameter, name: str) -> str:
@@ -89,7 +72,7 @@ def read(follower: Follower) -> int:
     "--since",
     callback=moment,
     metavar="TIME",
-    help="From the last place known to be older: 30m, 2h, 2026-11-20T08:00.",
+    help="From the last place known to be older: 30m, 22:00, 2026-11-20T08:00.",
 )
 @click.argument("run", type=NameOf("runs"), callback=checked_name)
 @click.pass_context

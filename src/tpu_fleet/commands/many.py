@@ -29,7 +29,7 @@ from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import Known, select
 from ..workers.inventory.lookup import known_fleet
-from ..workers.inventory.names import NameOf
+from .options import option_limit, option_slice
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -97,7 +97,12 @@ class Many:
 
 
 def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose workers and connections; the command gets them as `many`."""
+    """Add the options that choose workers, logins and rights; the command gets them as `many`."""
+    return options_of_workers(click.option("--sudo", is_flag=True, help="Run as root.")(function))
+
+
+def options_of_workers(function: Callable[..., None]) -> Callable[..., None]:
+    """Add these options to a command that is always root on the workers."""
 
     @wraps(function)
     def gathered(
@@ -105,12 +110,12 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
         slices: tuple[str, ...],
         pattern: str | None,
         user: str | None,
-        sudo: bool,
         timeout: float | None,
         connects: int,
         connect_timeout: float,
         kex: Kex | None,
         refresh: bool | None,
+        sudo: bool = True,
         **more: Any,
     ) -> None:
         settings = Settings(
@@ -120,24 +125,9 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
         function(*args, many=many, **more)
 
     options: Iterable[Callable[[Callable[..., None]], Callable[..., None]]] = (
-        click.option(
-            "--slice",
-            "slices",
-            type=NameOf("slices"),
-            multiple=True,
-            metavar="NAME",
-            help="Only this slice.",
-        ),
-        click.option(
-            "--limit",
-            "--host",
-            "pattern",
-            type=NameOf("workers"),
-            metavar="PATTERN",
-            help="Only these workers or groups, as for ansible-playbook.",
-        ),
+        option_slice(),
+        option_limit(),
         click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's."),
-        click.option("--sudo", is_flag=True, help="Run as root."),
         click.option(
             "--timeout",
             type=click.FloatRange(min=0.1),

@@ -53,17 +53,10 @@ def client_of(inventory: Inventory) -> Client:
     return client_from(inventory.params(DOCUMENTATION, DECLARED))
 
 
-def name_of(inventory: Inventory) -> str:
-    """Return the fleet's name for people."""
-    params = inventory.params(DOCUMENTATION, DECLARED)
-    project, owner = str(params["project"]), str(params["owner"])
-    return project if owner == "managed" else f"{project}/{owner}"
-
-
 @click.command()
 @click.option(
     "-o",
-    "--to",
+    "--output",
     "place",
     default="fleet.html",
     show_default=True,
@@ -86,7 +79,7 @@ def name_of(inventory: Inventory) -> str:
     default=EVERY,
     show_default=True,
     metavar="SECONDS",
-    help="With --serve: pause between two looks.",
+    help="With --serve: time between two looks.",
 )
 def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interval: float) -> None:
     """Write or serve the fleet's page: one file of HTML.
@@ -99,7 +92,7 @@ def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interva
         history = history_here()
         try:
             inventory = look_and_keep(history)
-            name = name_of(inventory)
+            name = status.name_of(inventory)
             if serve:
                 show_live(history, lambda: shown(history, name, days, not no_logs), port, interval)
                 return

@@ -21,7 +21,7 @@ from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import RunView, views_of
 from ..workers.inventory.hosts import fold
-from ..workers.inventory.names import NameOf
+from ..workers.inventory.names import NameOf, no_such
 from .many import Many, guarded, options_of_many
 
 COLUMNS = (
@@ -166,4 +166,4 @@ def runs(
 
 def no_such_run(name: str, names: Sequence[str]) -> str:
     """Return the message for an unknown run, with the existing ones."""
-    return f"There is no run {name}. There is {', '.join(names) or 'none at all'}."
+    return no_such("run", name, names)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,18 +12,25 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import STUCK
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import RUNNING
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import maintenance_text
+from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
     Inventory,
     InventoryError,
 )
 from rich.console import Console
 
-from ..history.record import remember
+from ..history.money import Account, chips_in
+from ..history.record import account, history_here, remember
+from ..history.store import HistoryError
 from ..show.console import wide_console
+from ..show.cost import dollars, idle_price
 from ..show.figures import amount
 from ..show.fleet import API, NOTHING, costs_table, grant_table, planned, queue_table
 from ..show.table import Column, Table, print_tables
+from ..show.times import long
 from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import RunView, views_of
@@ -31,6 +40,8 @@ from ..workers.inventory.read import PlayError, read_inventory
 from .runs import described
 from .runs import table_of as runs_table
 
+DAYS = 7.0
+"""Days of which the use is shown."""
 UNHEALTHY = "UNHEALTHY"
 """The state of a worker whose node is READY, and which cannot be used."""
 
@@ -121,13 +132,22 @@ class Looked:
     inventory: Inventory
     known: Known
     view: FleetView
+    name: str = ""
+    """The fleet's name for people."""
 
 
 def look_at_fleet() -> Looked:
     """Ask the API for workers, grant, queue and costs of the fleet in this folder."""
     inventory = read_inventory()
     known = Known(NO_CONFIG, inventory.fleet())
-    return Looked(inventory, known, read_fleet(inventory))
+    return Looked(inventory, known, read_fleet(inventory), name_of(inventory))
+
+
+def name_of(inventory: Inventory) -> str:
+    """Return the fleet's name for people."""
+    params = inventory.params(DOCUMENTATION, DECLARED)
+    project, owner = str(params["project"]), str(params["owner"])
+    return project if owner == "managed" else f"{project}/{owner}"
 
 
 def collect() -> tuple[list[Row], Answers, FleetView]:
@@ -148,7 +168,11 @@ def collect() -> tuple[list[Row], Answers, FleetView]:
 @click.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 def status(machine_readable: bool) -> None:
-    """Show workers, runs, queue, grant and costs of the fleet."""
+    """Show workers, runs, queue, grant and costs of the fleet.
+
+    Chips without a running run are named with their price. The use by each person in seven days is
+    that which the watcher and other commands have seen.
+    """
     try:
         rows, answers, view = collect()
     except (PlayError, InventoryError) as error:
@@ -159,20 +183,60 @@ def status(machine_readable: bool) -> None:
         runs = [*map(described, views)]
         click.echo(json.dumps({"workers": workers, "runs": runs, **asdict(view)}, indent=2))
         return
-    show(wide_console(), rows, views, view)
+    show(wide_console(), rows, views, view, use_seen())
 
 
-def show(console: Console, rows: Sequence[Row], runs: Sequence[RunView], view: FleetView) -> None:
-    """Print workers, runs, queue, grant, costs and warnings."""
+def use_seen() -> Account | None:
+    """Return the use of the last days; None if nothing is kept."""
+    try:
+        with contextlib.closing(history_here()) as history:
+            return account(history, DAYS, time.time())
+    except HistoryError:
+        return None  # `remember` has said why
+
+
+def use_table(use: Account) -> Table:
+    """Draw who used what, with a sum."""
+    columns = (
+        Column("PERSON"),
+        Column("CHIP HOURS", right=True),
+        Column("IDLE OF THESE", 2, right=True),
+        Column("OF THE GRANT", 3, right=True),
+        Column("LIST PRICE", 1, right=True),
+        Column("BILLED", right=True),
+    )
+    table = Table(columns, f"Use in {long(use.seconds)}")
+    rows = [(user or "no run yet", one) for user, one in use.people.items()]
+    for name, one in [*rows, ("together", use.whole)]:
+        share = f"{one.hours / use.granted * 100:.1f} %" if use.granted else "-"
+        hours = [f"{one.hours:,.1f}", f"{one.idle:,.1f}"]
+        table.add(name, *hours, share, dollars(one.list_usd), dollars(one.usd))
+    return table
+
+
+def show(
+    console: Console,
+    rows: Sequence[Row],
+    runs: Sequence[RunView],
+    view: FleetView,
+    use: Account | None = None,
+) -> None:
+    """Print workers, runs, queue, grant, costs, who used what, and warnings."""
     tables = [fleet_table(rows, view.missing or ())] if rows or view.missing else []
     tables += [runs_table(runs, "Runs")] if runs else []
     if not view.problem:
         tables += [queue_table(view)] if view.queued else []
         tables += [grant_table(view)]
         tables += [costs_table(view)] if view.nodes else []
+    tables += [use_table(use)] if use and use.whole.hours else []
     if not (rows or view.nodes or view.queued or view.problem):
         console.print(f"{NOTHING}\n", soft_wrap=True)
     print_tables(console, *tables)
+    chips = chips_in(view.nodes, {one.slice for one in runs if one.state == RUNNING})
+    if chips.idle:
+        price = idle_price(chips.idle_usd, chips.idle_billed)
+        told = f"{chips.idle} of {chips.all} chips are idle ({', '.join(chips.slices)}): {price}."
+        console.print(told, style="yellow", soft_wrap=True)
     if view.problem:
         console.print(f"Grant and costs are unknown: {view.problem}", style="red", soft_wrap=True)
     for line in view.warnings:

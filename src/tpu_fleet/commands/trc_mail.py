@@ -14,8 +14,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import
     chips_of,
     generation_of,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import API_ENUM
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ZONE_SHAPE
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.accelerators import API_ENUM
 
 from ..begin.answers import list_variable
 

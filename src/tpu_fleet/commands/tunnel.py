@@ -359,7 +359,7 @@ def table_of(services: Sequence[Served]) -> Table:
     "--limit",
     type=NameOf("workers"),
     metavar="PATTERN",
-    help="Only these workers, as for ansible-playbook.",
+    help="Only these workers or groups, as for ansible-playbook.",
 )
 def tunnel(
     name: str | None, port: int | None, user: str | None, with_token: bool, limit: str | None

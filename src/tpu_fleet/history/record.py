@@ -15,6 +15,7 @@ from ..workers.ask.run_answers import Answers
 from ..workers.inventory.ansible_config import inventory_sources, state_of
 from ..workers.inventory.hosts import Known, place_of
 from . import look
+from .money import Account, account_of
 from .store import GAP, KEPT_DAYS, Event, History, HistoryError, Look
 from .story import BEGUN, RunStory, runs_of
 
@@ -78,6 +79,13 @@ def stories(history: History, since: float, now: float, logs: bool = True) -> li
         since,
         now,
     )
+
+
+def account(history: History, days: float, now: float) -> Account:
+    """Return the use of the fleet in the last days, as far as it was seen."""
+    since = max(now - days * 86400, min(history.began() or now, now))
+    nodes = [span for span in history.spans("node", since) if span.value.get("ours")]
+    return account_of(nodes, history.spans("run", since), history.spans("grant"), since, now)
 
 
 def seen_now(answers: Answers, known: Known, view: FleetView | None = None) -> Look:

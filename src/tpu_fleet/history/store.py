@@ -11,7 +11,7 @@ import contextlib
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -261,23 +261,40 @@ class History:
         ]
 
     def curves(
-        self, since: float, until: float, points: int
+        self, since: float, until: float, points: int, run: tuple[str, str] | None = None
     ) -> dict[tuple[str, str], dict[str, list[Point]]]:
-        """Return the curves of each run, of at most so many points each.
+        """Return the curves of each run (or of one slice's run), of at most so many points each.
 
         Which points they are does not change with each look: what is computed of them stands still.
         """
         width = 2.0 ** max(0, math.ceil(math.log2(max(1.0, until - since) / points)))
         rows = self._rows(
-            "SELECT slice, run, name, max(at), step, value FROM point WHERE at >= ? "
+            "SELECT slice, run, name, max(at), step, value FROM point "
+            "WHERE at >= ? AND (? OR (slice = ? AND run = ?)) "
             "GROUP BY slice, run, name, CAST(at / ? AS INTEGER) ORDER BY 1, 2, 3, 4",
             since,
+            run is None,
+            *(run or ("", "")),
             width,
         )
         found: dict[tuple[str, str], dict[str, list[Point]]] = {}
         for row in rows:
             point = Point(*row)
             found.setdefault((point.slice, point.run), {}).setdefault(point.name, []).append(point)
+        return found
+
+    def points_of(self, slice_name: str, run: str) -> dict[str, list[Point]]:
+        """Return all points of a run, by the name of the curve, in the order of time."""
+        rows = self._rows(
+            "SELECT slice, run, name, at, step, value FROM point WHERE slice = ? AND run = ? "
+            "ORDER BY name, at",
+            slice_name,
+            run,
+        )
+        found: dict[str, list[Point]] = {}
+        for row in rows:
+            point = Point(*row)
+            found.setdefault(point.name, []).append(point)
         return found
 
     def facts(self, begin: str = "") -> dict[str, tuple[float, Any]]:
@@ -369,8 +386,3 @@ def _cap(db: sqlite3.Connection, table: str, most: int, latest: float) -> None:
             f"FROM {table} WHERE slice = ?2) ORDER BY place, {at} DESC LIMIT -1 OFFSET ?3)",
             (latest, name, most),
         )
-
-
-def last_of(spans: Iterable[Span]) -> dict[str, Span]:
-    """Return the newest interval of each name."""
-    return {span.name: span for span in spans}

@@ -6,9 +6,11 @@ are HTML beside it. Nothing here is text of workers or users.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 WIDTH = 1000.0
 THINNEST = 2.0
@@ -28,9 +30,18 @@ class Axis:
         whole = max(1.0, self.ended - self.begun)
         return min(WIDTH, max(0.0, (at - self.begun) / whole * WIDTH))
 
-    def percent(self, at: float) -> str:
-        """Return the same for CSS."""
-        return f"{self.x(at) / WIDTH * 100:.2f}%"
+    def share(self, at: float) -> float:
+        """Return the same in percent."""
+        return self.x(at) / WIDTH * 100
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A place of an axis that has a label."""
+
+    share: float
+    """In percent, from the left or from the top."""
+    label: str
 
 
 def n(value: float) -> str:
@@ -107,12 +118,81 @@ def line(
     return lines, "".join(f"M{part[0]}h0" for part in parts if len(part) == 1)
 
 
-def scale(low: float, high: float, height: float, margin: float = 3.0) -> Callable[[float], float]:
-    """Return the function from a value to its place, the highest at the top."""
+LOG_FROM = 50.0
+"""The highest value divided by the lowest, from which on the scale is logarithmic."""
+MARGIN = 3.0
+MOST_TICKS = 5
+SECONDS = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10800, 21600, 43200, 86400, 172_800, 604_800, 1_209_600),
+)
+"""Distances between two labels of a time axis."""
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Values from the bottom to the top of a picture."""
+
+    low: float
+    high: float
+    height: float
+    is_log: bool = False
+
+    @classmethod
+    def of(cls, values: Sequence[float], height: float, low: float | None = None) -> Ruler:
+        """Return the ruler for these values, which begins at `low` if that is given."""
+        least, most = min(values) if low is None else low, max(values)
+        return cls(least, most, height, least > 0 and most / least > LOG_FROM)
+
+    def y(self, value: float) -> float:
+        """Return the place of a value, the highest at the top."""
+        low, high, at = self.low, self.high, value
+        if self.is_log:
+            low, high, at = (math.log10(max(one, self.low)) for one in (low, high, value))
+        share = (at - low) / (high - low) if high > low else 0.5
+        return MARGIN + (1 - share) * (self.height - 2 * MARGIN)
+
+    def ticks(self) -> list[Tick]:
+        """Return a few round values."""
+        values = self._decades() if self.is_log else round_values(self.low, self.high)
+        return [Tick(self.y(value) / self.height * 100, f"{value:.10g}") for value in values]
+
+    def _decades(self) -> list[float]:
+        first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+        if last - first < 2:
+            fine = [float(f"{by}e{power}") for power in range(first - 1, last + 1) for by in (1, 3)]
+            return [value for value in fine if self.low <= value <= self.high]
+        every = -(-(last - first + 1) // MOST_TICKS)
+        return [float(f"1e{power}") for power in range(first, last + 1, every)]
+
+
+def round_values(low: float, high: float) -> list[float]:
+    """Return at most MOST_TICKS round values from `low` to `high`; that value if they are equal."""
     span = high - low
+    if not span > abs(high) * 1e-9:
+        return [float(f"{low:.4g}")]
+    if not math.isfinite(span):
+        return []
+    size = 10.0 ** math.floor(math.log10(span / (MOST_TICKS - 1)))
+    step = next(size * by for by in (1, 2, 5, 10, 20) if span / (size * by) <= MOST_TICKS - 1)
+    first = math.ceil(low / step - 1e-9)
+    return [float(f"{number * step:.6g}") for number in range(first, int(high / step + 1e-9) + 1)]
 
-    def y(value: float) -> float:
-        share = (value - low) / span if span else 0.5
-        return margin + (1 - share) * (height - 2 * margin)
 
-    return y
+def time_ticks(axis: Axis) -> list[Tick]:
+    """Return a few round times, in UTC."""
+    width = axis.ended - axis.begun
+    step = next((one for one in SECONDS if width / one <= MOST_TICKS), SECONDS[-1])
+    form = "%H:%M:%S" if step < 60 else "%H:%M" if width < 86400 else "%d %b %H:%M"
+    form = "%d %b" if step >= 86400 else form
+    first = math.ceil(axis.begun / step)
+    times = [float(number * step) for number in range(first, int(axis.ended // step) + 1)]
+    return [
+        Tick(axis.share(at), datetime.fromtimestamp(at, UTC).strftime(form))
+        for at in times[: 2 * MOST_TICKS]
+    ]
+
+
+def step_ticks(axis: Axis) -> list[Tick]:
+    """Return a few round numbers of steps."""
+    return [Tick(axis.share(at), f"{at:,.0f}") for at in round_values(axis.begun, axis.ended)]

@@ -1,9 +1,11 @@
-"use strict";
 const state = document.getElementById("live");
 const source = new EventSource("events");
 const all = (root, what) => [...root.querySelectorAll(what)];
 const REGIONS = "main [role=region]";
 const now = (one) => document.getElementById(one.id);
+let pointer = null;
+addEventListener("pointermove", (event) => { pointer = event; }, { passive: true });
+document.documentElement.addEventListener("pointerleave", () => { pointer = null; });
 
 // Returns why the page must not change at this moment, or "".
 function busy() {
@@ -16,7 +18,7 @@ function busy() {
 
 // Cards and rows stay in the order in which the page was opened; new ones come first.
 function keepOrder(fresh) {
-  for (const list of ["article.run", ".rows > .row"]) {
+  for (const list of ["#all-runs tbody > tr", "article.run", ".rows > .row"]) {
     const order = all(document, list).map((one) => one.id);
     const found = all(fresh, list);
     if (!found.length) continue;
@@ -27,8 +29,10 @@ function keepOrder(fresh) {
   }
 }
 
-// Returns what is nearest to the top of the window, which must stay there.
+// Returns what must stay where it is: what is under the pointer, or nearest to the top of the window.
 function inView() {
+  const under = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY)?.closest("main [id]");
+  if (under) return under;
   const shown = all(document, "main [id]").filter((one) => one.getClientRects().length);
   const top = (one) => one.getBoundingClientRect().top;
   return shown.find((one) => top(one) >= 0 && top(one) < innerHeight) ?? shown.findLast((one) => top(one) < 0);
@@ -37,15 +41,20 @@ function inView() {
 function replace(fresh) {
   all(fresh, "details[id]").forEach((one) => { if (now(one)) one.open = now(one).open; });
   keepOrder(fresh);
+  // What needs a person may become less; what is below it stays where it is.
+  const needs = fresh.querySelector(".needs");
+  if (needs) needs.style.minHeight = `${document.querySelector(".needs")?.offsetHeight ?? 0}px`;
   const held = inView();
   const before = held?.getBoundingClientRect().top;
   const focused = document.activeElement?.closest("main details[id]")?.id;
   const name = (one) => one.getAttribute("aria-label");
   const places = new Map(all(document, REGIONS).map((one) => [name(one), { top: one.scrollTop, left: one.scrollLeft }]));
-  for (const part of ["main", "footer", "title", "#seen time"]) {
+  for (const part of ["main", "footer", "title", "#seen-at", "nav"]) {
     const other = fresh.querySelector(part);
-    if (other) document.querySelector(part)?.replaceWith(other);
+    const old = document.querySelector(part);
+    if (other && (part === "main" || !old?.contains(document.activeElement))) old?.replaceWith(other);
   }
+  ages();
   all(document, REGIONS).forEach((one) => one.scrollTo({ ...places.get(name(one)), behavior: "instant" }));
   if (focused) document.getElementById(focused)?.querySelector("summary").focus({ preventScroll: true });
   const after = held && now(held);

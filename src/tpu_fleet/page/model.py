@@ -18,16 +18,16 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
     natural_key,
 )
 
-from ..history import record, story
+from ..history import money, record, story
 from ..history.causes import CHANGED, STOPPED
+from ..history.money import NO_CHIPS, NO_PERSON, Account, Burn, Chips, Forecast
 from ..history.store import GAP, LOOKED, Event, History, Span
-from ..history.story import Attempt, Burn, Day, RunStory
-from ..show.cost import days_left, total
-from ..show.fleet import planned
+from ..history.story import Attempt, RunStory
 from ..workers.ask.run_view import RunView
-from . import draw, words
-from .curves import Curve, Shape, curves_of
-from .draw import Axis
+from . import curves, draw, first, words
+from .curves import Comparison, Curve, Shape, Spark
+from .draw import Axis, Tick
+from .first import Need, Tile, WorkerRow
 
 DAYS = 7.0
 LEAST = 60.0
@@ -37,19 +37,10 @@ MOST_BADGES = 9
 MOST_USERS = 5
 """Users with a colour of their own."""
 BAR, BAR_TOP = 22.0, 2.0
+NO_ACCOUNT = Account(0.0, [], 0.0)
 READY, UNHEALTHY = "ready", "unhealthy"
 ANSWERS, NOT_ASKED = "answers", "not asked"
 """States of workers."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A number at the top of the page."""
-
-    label: str
-    value: str
-    more: str = ""
-    bad: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +63,13 @@ class RunCard:
     curves: list[Curve]
     not_drawn: list[str]
     """The names of numbers without a curve."""
+    spark: Spark | None
+    total: int | None
+    """Steps that it will do, if its program says so."""
+    coming: str
+    """The announced maintenance of its slice, or when it will be done."""
+    anchor: str
+    ticks: list[Tick]
     there: bool
     """Whether the last look has seen it."""
     troubled: bool
@@ -118,7 +116,7 @@ class BurnCard:
     """An entry of the grant that is used up, by chip hours."""
 
     burn: Burn
-    axis: Axis
+    ticks: list[Tick]
     shapes: list[Shape]
     left: float
     wasted: float
@@ -134,15 +132,18 @@ class Page:
     fleet: str
     now: float
     axis: Axis
-    summary: str = ""
+    ticks: list[Tick] = field(default_factory=list)
+    trouble: str = ""
+    """How many runs are in which trouble, in a few words."""
     looked_at: float | None = None
     tiles: list[Tile] = field(default_factory=list)
-    attention: list[tuple[str, str]] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
     runs: list[RunCard] = field(default_factory=list)
+    comparison: Comparison | None = None
     slices: list[SliceRow] = field(default_factory=list)
-    workers: list[tuple[str, str, str]] = field(default_factory=list)
+    workers: list[WorkerRow] = field(default_factory=list)
     queued: list[dict[str, Any]] = field(default_factory=list)
-    days: list[Day] = field(default_factory=list)
+    account: Account = NO_ACCOUNT
     users: list[str] = field(default_factory=list)
     colours: dict[str, str] = field(default_factory=dict)
     """Of the users who have one of their own, the class of their colour."""
@@ -151,12 +152,12 @@ class Page:
     burns: list[BurnCard] = field(default_factory=list)
     coming: dict[str, str] = field(default_factory=dict)
     """The announced maintenance of slices."""
+    forecast: Forecast | None = None
     endless: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     more_events: int = 0
     prices: str = ""
-    chips: int = 0
-    busy: int = 0
+    chips: Chips = NO_CHIPS
 
 
 def page_of(
@@ -164,7 +165,7 @@ def page_of(
 ) -> Page:
     """Return the page of the last days; without `logs`, nothing that programs printed is on it."""
     since = max(now - days * 86400, min(history.began() or now, now - LEAST))
-    page = Page(fleet, now, Axis(since, now))
+    page = Page(fleet, now, axis := Axis(since, now), draw.time_ticks(axis))
     nodes, runs = history.spans("node", since), history.spans("run", since)
     workers, grant = history.spans("worker", since), history.spans("grant")
     facts = history.facts()
@@ -189,36 +190,43 @@ def page_of(
         return {name: span for name, span in found.items() if name.partition("/")[0] in asked}
 
     there, hosts = now_of(runs), now_of(workers)
+    page.coming = {name: node["maintenance"] for name, node in own.items() if node["maintenance"]}
     page.runs = sorted(
-        (_card(one, page.axis, one.name in there) for one in stories), key=_card_order
+        (_card(one, page.axis, one.name in there, page.coming) for one in stories), key=_card_order
     )
+    page.comparison = curves.comparison_of([card.story for card in page.runs])
     missing = _body(facts, "slices", {})
     page.slices = _slices(page.axis, mine, current, hosts, missing, stories, own)
     reasons = _body(facts, "workers", {})
     page.workers = [
-        (name.partition("/")[2], str(span.value.get("state")), str(reasons.get(name, "")))
+        WorkerRow(
+            name.partition("/")[2],
+            name.partition("/")[0],
+            str(span.value.get("state")),
+            str(reasons.get(name, "")),
+            span.begun,
+        )
         for name, span in sorted(hosts.items(), key=lambda one: natural_key(one[0]))
     ]
     page.workers += [
-        (host, NOT_ASKED, f"the slice {why}")
+        WorkerRow(host, name, NOT_ASKED, f"the slice {why}")
         for name, why in sorted(unusable.items())
         for host in host_names(name, int(own[name]["workers"] or 1))
     ]
-    page.coming = {name: node["maintenance"] for name, node in own.items() if node["maintenance"]}
     why = _body(facts, "queued", {})
     page.queued = [
         {**span.value, "name": name, "reason": str(why.get(name, "")), "since": span.begun}
         for name, span in _newest(history.spans("queued", since), looked("queued")).items()
     ]
     page.looked_at = max(map(looked, ("node", "worker", "run"))) or None
-    page.days = story.days_of(mine, runs, since, now)
+    page.account = money.account_of(mine, runs, grant, since, now)
     _use_and_money(page)
     _grant(page, grant, looked("grant"), now, _body(facts, "grant", {}).get("left", {}))
     page.prices = str(_body(facts, "grant", {}).get("prices", ""))
     news = story.news_of(events)
     page.events = news[-MOST_EVENTS:][::-1]
     page.more_events = max(0, len(news) - MOST_EVENTS)
-    _now(page, current, _body(facts, "grant", {}), _body(facts, "nodes", []))
+    _now(page, current, _body(facts, "grant", {}), _body(facts, "nodes", []), (mine, runs))
     return page
 
 
@@ -248,61 +256,80 @@ def _now(
     nodes: Mapping[str, Span],
     grant: Mapping[str, Any],
     everybodys: Sequence[Mapping[str, Any]],
+    spans: tuple[Sequence[Span], Sequence[Span]],
 ) -> None:
-    """Fill in the summary, the tiles, and what needs a person."""
-    answering = sum(state == ANSWERS for _name, state, _why in page.workers)
-    there = [card for card in page.runs if card.there and card.story.state != REMOVED]
-    running = [card for card in there if card.story.state == RUNNING]
-    ready = sum(row.state == READY for row in page.slices)
-    page.chips = sum(int(span.value.get("chips") or 0) for span in nodes.values())
-    page.busy = sum({card.story.slice: card.story.chips for card in running}.values())
-    billed, so_far = total(everybodys, "usd_per_hour_billed"), total(everybodys, "usd_so_far")
-    risks = [(card.at_risk, card.story.chips) for card in running if card.at_risk is not None]
-    risk = sum(age / 3600 * chips for age, chips in risks)
-    page.attention = _attention(page, grant)
+    """Fill in what needs a person, and the tiles; `spans` are those of nodes and of runs."""
+    there = [card.story for card in page.runs if card.there and card.story.state != REMOVED]
+    running = [one for one in there if one.state == RUNNING]
+    own = [{**span.value, "name": name} for name, span in nodes.items()]
+    busy = {one.slice for one in running}
+    page.chips = money.chips_of(own, busy)
+    at = page.looked_at or page.now
+    idle_since = _idle_since(*spans)
+    resting = {name for name, since in idle_since.items() if at - since < first.IDLE_AFTER}
+    lasting = money.chips_of(own, busy | resting)
+    ready = (sum(row.state == READY for row in page.slices), len(page.slices))
+    answer = (sum(row.state == ANSWERS for row in page.workers), len(page.workers))
+    bad = Counter(card.view.state_word for card in page.runs if card.troubled)
+    page.trouble = ", ".join(f"{count} {word}" for word, count in bad.most_common())
+    page.needs = _needs(page, nodes, grant)
+    page.needs += first.need_of_idle(lasting, idle_since)
+    page.needs += first.needs_of_plans(page.coming)
     page.tiles = [
-        Tile("Runs", f"{len(running)} of {len(there)}", ", ".join(["are running", *_bad(page)]),
-             any(card.troubled for card in page.runs)),
-        Tile("Slices", f"{ready} of {len(page.slices)}", "are ready", ready < len(page.slices)),
-        Tile("Workers", f"{answering} of {len(page.workers)}", "answer",
-             answering < len(page.workers)),
-        Tile("Chips", f"{page.busy} of {page.chips}", "are used by a run"),
-        Tile("Work at risk", words.number(round(risk, 1)) if risks or not running else "unknown",
-             f"chip hours, up to {words.long(max(risks)[0])} old" if risks else
-             "no checkpoint is known" if running else "nothing runs"),
-        Tile("Outside of the grant", billed, f"an hour, {so_far} so far",
-             any(node["usd_per_hour_billed"] for node in everybodys)),
-    ]  # fmt: skip
+        first.tile_of_runs(there),
+        first.tile_of_chips(page.chips, ready, answer),
+        first.tile_of_risk(running),
+        first.tile_of_money(everybodys, page.account),
+    ]
     if page.burns:
-        first = page.burns[0]
+        one = page.burns[0]
         page.tiles.append(
-            Tile("Grant", days_left(first.days), f"ends {first.last_day}", first.days < 7)
-        )  # fmt: skip
-    troubled = sum(card.troubled for card in page.runs) + sum(row.troubled for row in page.slices)
-    if troubled == 0 and not page.attention:
-        page.summary = "Nothing needs you."
+            first.tile_of_grant(one.days, one.last_day, one.burn.used, one.burn.chips)
+        )
+        page.forecast = money.forecast_of(own, one.burn.ends, page.now)
+    elif page.endless:
+        page.tiles.append(Tile("Grant", "no end", "; ".join(page.endless[:2])))
 
 
-def _bad(page: Page) -> list[str]:
-    """Return how many runs are in which trouble."""
-    words = Counter(card.view.state_word for card in page.runs if card.troubled)
-    return [f"{count} {word}" for word, count in words.most_common()]
-
-
-def _attention(page: Page, grant: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = [(row.name, row.text or f"is {row.state}") for row in page.slices if row.state != READY]
-    found += [
-        (card.story.name, ": ".join(filter(None, [card.view.word, card.view.why])))
-        for card in page.runs
-        if card.troubled
+def _needs(page: Page, nodes: Mapping[str, Span], grant: Mapping[str, Any]) -> list[Need]:
+    """Return what is in trouble: runs first, then slices, workers, the grant."""
+    names = Counter(card.story.run for card in page.runs)
+    found = [
+        first.need_of_run(card.story, card.anchor, names) for card in page.runs if card.troubled
     ]
     found += [
-        (name, f"{state}: {why}" if why else state)
-        for name, state, why in page.workers
-        if state not in (ANSWERS, NOT_ASKED)
+        Need(
+            row.state,
+            row.name,
+            row.text or f"is {row.state}",
+            nodes[row.name].begun if row.name in nodes and row.state != UNHEALTHY else None,
+            ", ".join(row.runs),
+            anchor=f"slice/{row.name}",
+            command=first.DOCTOR,
+        )
+        for row in page.slices
+        if row.state != READY
     ]
-    found += [(name, planned(text)) for name, text in page.coming.items()]
-    return found + [("Grant", str(line)) for line in grant.get("warnings", ())]
+    found += first.needs_of_workers(page.workers, (ANSWERS, NOT_ASKED))
+    return found + [
+        Need("grant", "Grant", str(line), anchor="costs", command="tpu-fleet status")
+        for line in grant.get("warnings", ())
+    ]
+
+
+def _idle_since(nodes: Sequence[Span], runs: Sequence[Span]) -> dict[str, float]:
+    """Return since when each slice has no run: since its last one, or since it is ready."""
+    last: dict[str, float] = {}
+    for span in runs:
+        if span.value.get("state") == RUNNING:
+            name = span.name.partition("/")[0]
+            last[name] = max(last.get(name, 0.0), span.seen)
+    found: dict[str, float] = {}
+    for span in nodes:
+        used = last.get(span.name, 0.0)
+        if span.value.get("state") == READY and span.seen >= used:
+            found[span.name] = min(found.get(span.name, span.seen), max(used, span.begun))
+    return found
 
 
 # Runs ---------------------------------------------------------------------------------------
@@ -312,7 +339,7 @@ def _card_order(card: RunCard) -> tuple[Any, ...]:
     return (not card.there, card.view.order, card.story.name)
 
 
-def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
+def _card(one: RunStory, whole: Axis, there: bool, coming: Mapping[str, str]) -> RunCard:
     attempts = one.attempts
     begun = max(whole.begun, attempts[0].begun) if attempts else whole.begun
     last = attempts[-1].ended if attempts else None
@@ -320,15 +347,21 @@ def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
     room = max(LEAST - (ended - begun), 0.02 * (ended - begun))
     axis = Axis(begun, ended + room * 0.5)  # the first label is the time at which the bar begins
     numbered = list(enumerate([a for a in attempts if a.interrupted], start=1))
-    curves, not_drawn = curves_of(one, axis)
+    drawn, not_drawn = curves.curves_of(one, axis)
+    total = curves.total_of(one)
     return RunCard(
         story=one,
         axis=axis,
         shapes=_timeline(one, axis),
         badges=_badges(numbered, axis),
         interruptions=numbered[::-1],
-        curves=curves,
+        curves=drawn,
         not_drawn=not_drawn,
+        spark=curves.spark_of(one),
+        total=total,
+        coming=_coming(one, total, coming) if there else "",
+        anchor=f"run-{one.name}",
+        ticks=draw.time_ticks(axis),
         there=there,
         troubled=there and one.view.is_troubled,
         goodput=one.goodput,
@@ -337,6 +370,18 @@ def _card(one: RunStory, whole: Axis, there: bool) -> RunCard:
         span=one.span,
         view=one.view,
     )
+
+
+def _coming(one: RunStory, total: int | None, coming: Mapping[str, str]) -> str:
+    """Return what comes to a run that is running: maintenance, or its end."""
+    if one.state != RUNNING or one.view.is_troubled:
+        return ""
+    if one.slice in coming:
+        return f"maintenance {coming[one.slice]}"
+    step, speed = one.view.step, one.view.speed
+    if total is None or step is None or not speed or step >= total:
+        return ""
+    return f"done in {words.long((total - step) / speed)}"
 
 
 def _timeline(one: RunStory, axis: Axis) -> list[Shape]:
@@ -437,30 +482,26 @@ def _slices(
 
 
 def _use_and_money(page: Page) -> None:
-    total: dict[str, float] = {}
-    for day in page.days:
-        for user, hours in day.chip_hours.items():
-            total[user] = total.get(user, 0.0) + hours
-    users = sorted((u for u in total if u != story.IDLE), key=lambda u: -total[u])
-    page.users = users
+    page.users = users = [user for user in page.account.people if user != NO_PERSON]
     page.colours = colours = colours_of(users[:MOST_USERS])
-    for day in page.days:
-        parts = [(colours[user], day.chip_hours.get(user, 0.0)) for user in users[:MOST_USERS]]
-        others = sum(day.chip_hours.get(user, 0.0) for user in users[MOST_USERS:])
-        parts.append((f"u{MOST_USERS}", others))
-        parts.append(("idle", day.chip_hours.get(story.IDLE, 0.0)))
+    for day in page.account.days:
+        busy = {user: use.busy for user, use in day.by_user.items()}
+        parts = [(colours[user], busy.get(user, 0.0)) for user in users[:MOST_USERS]]
+        parts.append((f"u{MOST_USERS}", sum(busy.get(user, 0.0) for user in users[MOST_USERS:])))
+        parts.append(("idle", day.whole.idle))
         label = words.day(day.day)
         page.use.append(Column(label, sum(hours for _kind, hours in parts), parts))
-        money = [("billed", day.usd), ("granted", max(0.0, day.list_usd - day.usd))]
-        page.money.append(Column(label, sum(usd for _kind, usd in money), money))
+        usd, full = day.whole.usd, day.whole.list_usd
+        costs = [("billed", usd), ("granted", max(0.0, full - usd))]
+        page.money.append(Column(label, sum(amount for _kind, amount in costs), costs))
 
 
 def colours_of(users: Iterable[str]) -> dict[str, str]:
     """Return a colour for each of up to MOST_USERS users, by their names and not by their use."""
     found: dict[str, str] = {}
     for user in sorted(users):
-        first = crc32(user.encode())
-        colours = (f"u{(first + more) % MOST_USERS}" for more in range(MOST_USERS))
+        start = crc32(user.encode())
+        colours = (f"u{(start + more) % MOST_USERS}" for more in range(MOST_USERS))
         found[user] = next(colour for colour in colours if colour not in found.values())
     return found
 
@@ -479,7 +520,7 @@ def _grant(
             when = datetime.strptime(told, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
             ends[span.name] = when.timestamp()
     current = _newest(grant, looked)
-    for burn in story.burns_of(grant, ends):
+    for burn in money.burns_of(grant, ends):
         if burn.ends > now and burn.text in current:
             last_day = left.get(burn.text, {}).get("last_day") or words.short(burn.ends)
             page.burns.append(_burn(burn, now, last_day))
@@ -489,7 +530,7 @@ def _grant(
 def _burn(burn: Burn, now: float, last_day: str) -> BurnCard:
     axis = Axis(burn.begun, burn.ends)
     whole = max(burn.whole, 0.001)
-    y = draw.scale(0.0, whole, 120.0)
+    y = draw.Ruler(0.0, whole, 120.0).y
     left = [(at, whole - held) for at, held in burn.points]
     rest = whole - burn.held()
     at_end = max(0.0, rest - burn.used * max(0.0, burn.ends - now) / 3600)
@@ -500,6 +541,6 @@ def _burn(burn: Burn, now: float, last_day: str) -> BurnCard:
         Shape("now", draw.ticks(axis, [now], 0.0, 120.0)),
     ]
     return BurnCard(
-        burn, axis, shapes, burn.left(now), burn.wasted(now),
+        burn, draw.time_ticks(axis), shapes, burn.left(now), burn.wasted(now),
         int(max(0.0, burn.ends - now) // 86400), last_day,
     )  # fmt: skip

@@ -7,12 +7,13 @@ import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from ..show.cost import days_left
+from ..show.cost import days_left, idle_price
 from ..show.figures import amount, loss_text, speed_text
 from . import words
 from .model import Page
@@ -20,11 +21,13 @@ from .model import Page
 MOST_ROWS = 40
 """Slices that are drawn; all of them are in the table."""
 OPEN_RUNS = 6
-"""Runs whose interruptions are shown at once."""
+"""Cards of runs in trouble that are open."""
+MOST_NEEDS = 12
+"""Things that need a person, of those that are listed."""
 _HERE = Path(__file__).parent
 _CLASSES = {
-    "running": "works",
-    "succeeded": "good",
+    "running": "good",
+    "succeeded": "",
     "ready": "good",
     "failed": "bad",
     "pending": "wait",
@@ -45,6 +48,11 @@ def as_text(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def fragment(value: str) -> str:
+    """Return the address of a part of the page."""
+    return quote(visible(value), errors="replace")
+
+
 @cache
 def _template() -> Template:
     environment = Environment(
@@ -54,12 +62,14 @@ def _template() -> Template:
         trim_blocks=True,
         finalize=as_text,
     )
+    environment.filters["fragment"] = fragment
     environment.globals.update(
         clock=words.clock,
         day_of=words.day,
         days_left=days_left,
         dollars=words.dollars,
         hours=lambda value: f"{value:,.1f} h",
+        idle_price=idle_price,
         iso=words.iso,
         kind_of=words.kind_of,
         long=words.long,
@@ -75,6 +85,7 @@ def _template() -> Template:
         where_of=words.where_of,
         workers_in=words.workers_in,
         most_rows=MOST_ROWS,
+        most_needs=MOST_NEEDS,
         open_runs=OPEN_RUNS,
     )
     return environment.get_template("page.html.j2")
@@ -86,15 +97,17 @@ def _ours(name: str) -> Markup:
     return Markup((_HERE / name).read_text(encoding="utf-8").strip())  # noqa: S704
 
 
+def _allowed(name: str) -> str:
+    """Return the hash by which a policy allows a script of this package."""
+    digest = hashlib.sha256(_ours(name).encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
 def policy(live: bool) -> str:
-    """Return the Content-Security-Policy: nothing is fetched, and only our own script runs."""
+    """Return the Content-Security-Policy: nothing is fetched, and only our own scripts run."""
     told = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    told += "form-action 'none'"
-    if live:
-        digest = hashlib.sha256(_ours("live.js").encode()).digest()
-        script = base64.b64encode(digest).decode("ascii")
-        told += f"; script-src 'sha256-{script}'; connect-src 'self'"
-    return told
+    told += f"form-action 'none'; script-src {_allowed('ages.js')}"
+    return f"{told} {_allowed('live.js')}; connect-src 'self'" if live else told
 
 
 def html_of(page: Page, live: bool = False) -> str:
@@ -104,5 +117,6 @@ def html_of(page: Page, live: bool = False) -> str:
         live=live,
         policy=policy(live),
         style=_ours("page.css"),
+        ages=_ours("ages.js"),
         script=_ours("live.js"),
     )

@@ -24,6 +24,16 @@ def per_hour(node: Mapping[str, Any]) -> str:
     return text if billed == full else f"{text}, {dollars(billed)} of it billed"
 
 
+def idle_price(usd: float, billed: float) -> str:
+    """Format what idle chips cost an hour, by list price and of that billed."""
+    if not usd:
+        return "price unknown"
+    text = f"{dollars(usd)} an hour by list price"
+    if not billed:
+        return f"{text}, free by the grant"
+    return text if billed == usd else f"{text}, {dollars(billed)} of it billed"
+
+
 def time_left(entry: Mapping[str, Any]) -> str:
     """Format the end of an entry of the grant."""
     if entry["last_day"] is None:

@@ -7,7 +7,7 @@ from .cost import dollars, per_hour, time_left, total
 from .table import Column, Table
 
 API = Column("API", if_mixed=True)
-NOTHING = "Nothing is created yet: ansible-playbook tpu.fleet.site creates what is declared."
+NOTHING = "Nothing is created yet: tpu-fleet apply creates what is declared."
 
 
 def planned(maintenance: str) -> str:

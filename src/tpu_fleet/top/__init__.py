@@ -1,7 +1,7 @@
 """`tpu-fleet top`: the fleet as one live screen, and as one table where there is no terminal.
 
-`lines` makes rows of what is known, `columns` and `board` make text of the rows; only `app` needs
-Textual.
+`lines` makes rows of what is known, `columns` and `board` make text of the rows, `closer` looks at
+the selected run; only `app` needs Textual.
 
-May import: commands, show, workers.
+May import: commands, history, page, show, workers.
 """

@@ -19,7 +19,8 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .board import HELP, Board, Piece, details
+from .board import HELP, Board, details
+from .lines import Piece
 from .source import Source
 
 STYLES = {
@@ -29,13 +30,13 @@ STYLES = {
     "good": Style(color="green"),
     "title": Style(bold=True),
     "foot": Style(bold=True),
-    "cursor": Style(reverse=True),
 }
+STYLES |= {f"{name} cursor": style + Style(reverse=True) for name, style in STYLES.items()}
 EARLY = (0.3, 1.0, 2.0, 3.5)
 """Seconds after the start at which the screen is drawn also: most answers come then."""
 QUIT_BY: dict[int, int] = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 """The exit code of each signal, as shells have it."""
-VIEWS = ("slices", "workers", "runs", "grant")
+VIEWS = ("runs", "slices", "workers", "grant")
 
 
 class Pane(Widget, can_focus=True):
@@ -110,6 +111,7 @@ class Top(App[int]):
 
     def _show(self) -> None:
         self.source.follower.look_at(self.board.near())
+        self.source.looker.want(self.board.closer)
         self._pane.draw()
 
     def action_leave(self) -> None:
@@ -164,6 +166,10 @@ class Top(App[int]):
             board.show(VIEWS[(VIEWS.index(board.view) + 1) % len(VIEWS)])
         elif character == "/" and board.text is None:
             board.typing = True
+        elif character == "s" and board.text is None:
+            board.sort()
+        elif character == "u" and board.text is None:
+            board.next_person()
         elif character == "?":
             board.open(HELP.strip("\n").split("\n"))
         elif key == "escape":

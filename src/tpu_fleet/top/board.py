@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, shown_text
+from rich.cells import cell_len
 
 from ..show.figures import loss_text, speed_text
 from ..show.fleet import costs_table, grant_table, queue_table
@@ -15,25 +16,41 @@ from ..workers.ask.run_view import RunView
 from ..workers.inventory.fleet_facts import FleetView
 from ..workers.inventory.hosts import fold
 from . import columns
-from .lines import TROUBLE, VIEWS, WAITS, WORKS, Line, Now, head_of, matching
+from .closer import Key, spark
+from .lines import (
+    SORTS,
+    TROUBLE,
+    VIEWS,
+    WAITS,
+    WORKS,
+    Line,
+    Now,
+    Piece,
+    head_of,
+    matching,
+    users_of,
+)
 
-Piece = tuple[str, str]
-"""A text, and its style."""
 STYLES = {TROUBLE: "bad", WAITS: "wait", WORKS: "good"}
-HEAD = 4
-"""Lines above the rows: three of the fleet, one with titles."""
+CURSOR = " cursor"
+"""The end of the style of the selected row, which keeps its colour."""
+LEAST_ROWS = 6
+"""Rows that the selected run leaves to the others."""
+SELECTED = (4, 42)
+"""Least and most lines about the selected run; without room for the least there are none."""
 LONGEST = 120
 """Characters of a text in the tables of the API's answer."""
 FEET = 2
 """Lines below them: why the selected row is as it is, and the keys."""
-HINT = "? help  / filter  1-4 view  l log  a attach  d doctor  q quit"
+HINT = "? help  / filter  s sort  u user  1-4 view  l log  a attach  q quit"
 HELP = """
 tpu-fleet top shows the fleet in this folder. What is in trouble stands first.
 
-  1 2 3 4, Tab   slices, workers, runs; grant, queue and costs
+  1 2 3 4, Tab   runs, slices, workers; grant, queue and costs
   j k, arrows    one row down, up; also Page Up and Down; g, G: first, last
   /              filter: rows that have all these words
-  Escape         drop the filter; leave this page
+  s, u           sort by another column; only my runs, then others', or all
+  Escape         drop filter, order and u; leave this page
   Enter          everything that is known of the selected row
   l              the run's log, as tpu-fleet logs -f; Ctrl-C comes back here
   a              attach to the run's terminal; Ctrl-B D comes back here
@@ -55,8 +72,11 @@ DISK             the fullest disk of the workers
 class Board:
     """The state of the screen."""
 
-    view: str = "slices"
+    view: str = "runs"
     filter: str = ""
+    order: str = next(iter(SORTS))
+    person: str = ""
+    """The person to whom the shown rows are limited; empty for all."""
     typing: bool = False
     """Whether keys go to the filter."""
     text: list[str] | None = None
@@ -69,14 +89,30 @@ class Board:
     """The first row on the screen."""
     size: tuple[int, int] = (80, 24)
     _everything: list[Line] = field(default_factory=list)
-    _head: list[str] = field(default_factory=list)
+    _head: list[list[Piece]] = field(default_factory=list)
     _selected: tuple[str, str, str] | None = None
     _page: tuple[FleetView, int] | None = None
 
     @property
     def room(self) -> int:
         """How many rows there is room for."""
-        return max(1, self.size[1] - HEAD - FEET)
+        return max(1, self.size[1] - len(self._head) - 1 - FEET - self._below)
+
+    @property
+    def _below(self) -> int:
+        """How many lines are about the selected run."""
+        if not any(line.run for line in self.lines):
+            return 0
+        free = self.size[1] - len(self._head) - 1 - FEET
+        rows = max(LEAST_ROWS, min(len(self.lines), free // 2))
+        least, most = SELECTED
+        return min(most, free - rows) if free - rows >= least else 0
+
+    @property
+    def closer(self) -> Key | None:
+        """The run that is looked at closer, and the worker whose log is read."""
+        line = self.selected
+        return (line.slice, line.run, line.worker) if line and line.run and self._below else None
 
     @property
     def selected(self) -> Line | None:
@@ -108,14 +144,30 @@ class Board:
         self.text, self.top = list(text), 0
 
     def leave(self) -> None:
-        """Close a page, or else drop the filter."""
+        """Close a page, or else drop filter and order."""
         if self.text is not None and self.view != "grant":
             self.text = None
             self.go(0)
         elif self.view == "grant":
-            self.show("slices")
+            self.show("runs")
         else:
+            self.order, self.person = next(iter(SORTS)), ""
             self.narrow("")
+
+    def sort(self) -> None:
+        """Take the next order."""
+        orders = list(SORTS)
+        self.order = orders[(orders.index(self.order) + 1) % len(orders)]
+        self._sift()
+
+    def next_person(self) -> None:
+        """Show only what is of the next person (the one at this computer first), or all."""
+        users = {user for line in self._everything for user in users_of(line)}
+        me = self.now.me if self.now else ""
+        people = ["", *sorted(users, key=lambda user: (user != me, user))]
+        at = people.index(self.person) if self.person in people else -1
+        self.person = people[(at + 1) % len(people)]
+        self._sift()
 
     def narrow(self, words: str) -> None:
         """Show only rows with these words."""
@@ -123,7 +175,10 @@ class Board:
         self._sift()
 
     def _sift(self) -> None:
-        self.lines = matching(self._everything, self.filter)
+        lines = matching(self._everything, self.filter)
+        if self.person:
+            lines = [line for line in lines if self.person in users_of(line)]
+        self.lines = sorted(lines, key=SORTS[self.order])
         keys = [line.key for line in self.lines]
         if self._selected in keys:
             self.at = keys.index(self._selected)
@@ -169,6 +224,8 @@ class Board:
             body = [[(_wide(line, width), "")] for line in self.text[self.top :][: height - 1]]
         else:
             body = self._rows(width)
+            body += [[(" " * width, "")]] * (height - FEET - self._below - len(body))
+            body += self._selected_run(width)
             # What a narrow screen cuts off can be read here.
             body += [[(" " * width, "")]] * (height - FEET - len(body))
             body[height - FEET :] = [[(columns.cut(self._why(), width), "")]]
@@ -177,13 +234,45 @@ class Board:
 
     def _rows(self, width: int) -> list[list[Piece]]:
         chosen = columns.chosen(self.view, self.lines, width)
-        head = [*self._head, "", "", ""][: HEAD - 1]
-        drawn = [[(columns.cut(line, width), "")] for line in head]
+        drawn = [cut_pieces(line, width) for line in self._head]
         drawn.append([(columns.cut(columns.titles(chosen), width), "title")])
         for number, line in enumerate(self.lines[self.top : self.top + self.room], self.top):
-            style = "cursor" if number == self.at else STYLES.get(line.rank, "")
+            style = STYLES.get(line.rank, "") + (CURSOR if number == self.at else "")
             drawn.append([(columns.cut_row(columns.row(line, chosen), width), style)])
         return drawn
+
+    def _selected_run(self, width: int) -> list[list[Piece]]:
+        """Return the lines about the selected run: its curves and the last lines of its log."""
+        line, room = self.selected, self._below
+        if line is None or not room or self.now is None:
+            return []
+        about = f"{shown(line.run, 40)} on {shown(line.slice, 40)}" if line.run else line.slice
+        title = columns.cut(f"── {about} ", min(width, cell_len(about) + 4))
+        lines: list[list[Piece]] = [[(title + "─" * (width - cell_len(title)), "title")]]
+        if line.run:
+            lines += self._closer_look(line, room - 1, width)
+        return lines + [[(" " * width, "")]] * (room - len(lines))
+
+    def _closer_look(self, line: Line, room: int, width: int) -> list[list[Piece]]:
+        found = self.now.closer if self.now else None
+        known = found if found is not None and found.key == self.closer else None
+        half = max(10, (width - 4) // 2)
+        curves: list[Piece] = []
+        for name, now, values in (
+            ("loss", loss_text(line.loss), known.loss if known else ()),
+            ("speed", speed_text(line.speed), known.speed if known else ()),
+        ):
+            head = f"{name} {shown(now, 12)} "
+            bad = name == "loss" and isinstance(line.loss, str)
+            drawn = spark(values, half - cell_len(head) - 1)
+            curves.append((columns.cut_row(head + drawn, half), "bad" if bad else ""))
+        lines = [cut_pieces([curves[0], ("  ", ""), curves[1]], width)]
+        view = next((one for one in line.runs if one.run == line.run), None)
+        log = known.log if known and known.log else view.tail if view else ()
+        if not log:
+            says = known.says if known else "looking at its log"
+            log = (f"({says or 'its log is empty'})",)
+        return lines + [[(columns.cut(row, width), "")] for row in log[-(room - 1) :]]
 
     def _why(self) -> str:
         line = self.selected
@@ -195,8 +284,26 @@ class Board:
         if self.text is not None:
             return "Escape back  q quit  j k scroll"
         place = f"{self.at + 1 if self.lines else 0}/{len(self.lines)} {self.view}"
-        sifted = f"  filter: {self.filter}" if self.filter else ""
-        return f"{place}{sifted}  {HINT}"
+        told = [
+            f"filter: {self.filter}" if self.filter else "",
+            f"by {self.order}" if self.order != next(iter(SORTS)) else "",
+            f"only {self.person}" if self.person else "",
+        ]
+        return "  ".join([place, *filter(None, told), HINT])
+
+
+def cut_pieces(pieces: Sequence[Piece], width: int) -> list[Piece]:
+    """Return pieces as exactly so many cells."""
+    found: list[Piece] = []
+    for text, style in pieces:
+        room = width - sum(cell_len(one) for one, _style in found)
+        if room > 0:
+            plain = shown(text, max(2, 2 * width)) if text.strip() else text
+            found.append(
+                (plain if cell_len(plain) <= room else columns.cut_row(plain, room), style)
+            )
+    rest = width - sum(cell_len(one) for one, _style in found)
+    return [*found, (" " * rest, "")] if rest > 0 else found
 
 
 def _wide(line: str, width: int) -> str:

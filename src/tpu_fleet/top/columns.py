@@ -13,7 +13,7 @@ from ..show.table import fitting
 from .lines import Line
 
 GAP = 1
-LEAST_WHY = 16
+LEAST_WHY = 12
 WHY_SHARE = 5
 """The reason has at least this part of the width."""
 NAME = (8, 26)
@@ -72,7 +72,7 @@ def tried(attempt: int) -> str:
 
 
 COLUMNS: dict[str, Column] = {
-    "state": Column("STATE", 14, lambda line: line.state),
+    "state": Column("STATE", 13, lambda line: line.state),
     "run": Column("RUN", 13, lambda line: line.run or "-"),
     "slice": Column("SLICE", 12, lambda line: line.slice),
     "step": Column("STEP", 9, lambda line: counted(line.step), right=True),
@@ -94,9 +94,9 @@ COLUMNS: dict[str, Column] = {
 FIRST = ("state", "run", "step", "saved", "loss", "speed", "attempt", "user", "disk", "chips")
 NEXT = ("age", "type", "tier", "zone", "workers")
 IMPORTANT: dict[str, tuple[str, ...]] = {
+    "runs": ("state", "slice", *FIRST[2:], *NEXT),
     "slices": (*FIRST, *NEXT),
     "workers": (*FIRST, *NEXT[:-1]),
-    "runs": ("state", "slice", *FIRST[2:], *NEXT),
 }
 """The columns of each view, the most important first."""
 

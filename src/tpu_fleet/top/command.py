@@ -16,21 +16,25 @@ from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.inventory.read import PlayError, require_fleet
 from . import columns
-from .lines import Now, by_slice, head_of
+from .lines import Now, by_run, head_of
 
 
 @click.command()
 @click.option(
-    "--every",
+    "--interval",
+    "every",
     type=click.IntRange(1, 3600),
     default=5,
     show_default=True,
     metavar="SECONDS",
-    help="Interval between two drawings of the screen.",
+    help="Time between two looks.",
 )
 @click.pass_context
 def top(context: click.Context, every: int) -> None:
-    """Show slices, workers, runs, grant, queue and costs live.
+    """Show runs, slices, workers, grant, queue and costs live.
+
+    Below the rows stands the selected run: its loss and speed as curves, from the history, and the
+    last lines of its log.
 
     Keys open the log, the terminal or the doctor of the selected row; ? shows all keys. Where there
     is no terminal, or one that can only write lines (TERM=dumb), it prints one table and ends.
@@ -82,9 +86,9 @@ def table() -> int:
 
 
 def text_of(now: Now, width: int) -> list[str]:
-    """Return the table of slices as lines of at most so many characters."""
-    lines = by_slice(now)
-    chosen = columns.chosen("slices", lines, width)
-    head = [columns.cut(line, width) for line in head_of(now) if line]
+    """Return the table of runs as lines of at most so many characters."""
+    lines = by_run(now)
+    chosen = columns.chosen("runs", lines, width)
+    head = [columns.cut("".join(text for text, _style in one), width) for one in head_of(now)]
     rows = [columns.row(line, chosen) for line in lines]
     return [*head, "", columns.titles(chosen), *rows]

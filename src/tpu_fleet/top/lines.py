@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,13 +18,15 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 
 from ..commands.status import Row
-from ..show.cost import time_left, total
+from ..history.money import chips_in
+from ..show.cost import dollars, time_left, total
 from ..show.fleet import NOTHING, planned
 from ..show.times import long
 from ..workers.ask.run_follow import Heard
 from ..workers.ask.run_view import Run, RunView, view_of
 from ..workers.inventory.fleet_facts import FleetView
 from ..workers.inventory.hosts import Known, place_of
+from .closer import Closer
 
 TROUBLE, WAITS, IDLE, WORKS = range(4)
 """How urgent a row is; the first come first."""
@@ -31,6 +34,10 @@ OLD = 180.0
 """Seconds after which an answer of the API is called old."""
 NOT_HEARD = "asking"
 LOST = "no answer"
+NO_RUN = "-"
+"""The name of the row of a slice without a run, in the view of runs."""
+Piece = tuple[str, str]
+"""A text, and its style."""
 
 key_of = lru_cache(maxsize=1 << 14)(natural_key)
 
@@ -48,6 +55,14 @@ class Now:
     """When the API answered."""
     problems: tuple[str, ...] = ()
     """Why the API or the workers cannot be asked."""
+    fleet: str = ""
+    """Its name for people."""
+    clock: float | None = None
+    """The time of day, in seconds since 1970."""
+    me: str = ""
+    """The login of the person at this computer."""
+    closer: Closer | None = None
+    """What is known of the run that was selected last."""
 
     @cached_property
     def slices(self) -> list[Slice]:
@@ -207,14 +222,17 @@ def of_gang(view: RunView) -> dict[str, Any]:
 
 
 def by_run(now: Now) -> list[Line]:
-    """Return a line for each run on each slice."""
+    """Return a line for each run on each slice, and for each slice without a run."""
     chips = chips_of(now.view)
     lines = []
     for one in now.slices:
         for view, runs in one.runs:
             members = [member for member in one.members if member.row.host in view.hosts]
             lines.append(line_of(view.run, members, (view, runs), now.at, chips))
-    return in_order(lines)
+        if not one.runs:
+            lines.append(line_of(NO_RUN, one.members, None, now.at, chips))
+    missing = [replace(line_of_missing(one), name=NO_RUN) for one in now.view.missing or ()]
+    return in_order([*lines, *missing])
 
 
 def in_order(lines: Iterable[Line]) -> list[Line]:
@@ -290,9 +308,9 @@ def chips_of(view: FleetView) -> dict[str, int | None]:
 
 
 VIEWS: dict[str, Callable[[Now], list[Line]]] = {
+    "runs": by_run,
     "slices": by_slice,
     "workers": by_worker,
-    "runs": by_run,
 }
 
 
@@ -304,32 +322,77 @@ def matching(lines: Sequence[Line], words: str) -> list[Line]:
     return [line for line in lines if all(word in line.words() for word in wanted)]
 
 
-def head_of(now: Now) -> list[str]:
-    """Return what is said of the whole fleet, in three lines."""
-    return [_workers(now), _money(now.view), _notes(now)]
+SORTS: dict[str, Callable[[Line], Any]] = {
+    "trouble": lambda line: line.rank,
+    "name": lambda line: key_of(line.name),
+    "slice": lambda line: key_of(line.slice),
+    "user": lambda line: (not line.user, line.user),
+    "loss": lambda line: (not isinstance(line.loss, float | int), _number(line.loss)),
+    "speed": lambda line: (line.speed is None, line.speed or 0.0),
+    "saved": lambda line: (line.saved is None, -(line.saved or 0.0)),
+}
+"""The orders of rows; the first is that of the views."""
 
 
-def _workers(now: Now) -> str:
-    slices = now.slices
-    members = [member for one in slices for member in one.members]
-    answer = sum(member.answers for member in members)
-    chips = chips_of(now.view)
-    states: dict[str, int] = {}
-    busy = 0
-    for one in slices:
+def _number(value: float | str | None) -> float:
+    return float(value) if isinstance(value, float | int) else 0.0
+
+
+def users_of(line: Line) -> set[str]:
+    """Return the people whose runs a row is about."""
+    return {user for user in (line.user, *(view.user for view in line.runs)) if user}
+
+
+def head_of(now: Now) -> list[list[Piece]]:
+    """Return what is said of the whole fleet, as lines; the last one only if there is news."""
+    notes = _notes(now)
+    return [
+        [*_moment(now), *_counts(now)],
+        [(_chips(now), "")],
+        [(_money(now.view), "")],
+        *([[(notes, "wait")]] if notes else []),
+    ]
+
+
+def _moment(now: Now) -> list[Piece]:
+    """Return the fleet, the time, and how old the newest answer of a worker is."""
+    told = [(shown(now.fleet, 30), "title")] if now.fleet else []
+    if now.clock is not None:
+        told.append((datetime.fromtimestamp(now.clock, UTC).strftime("%H:%M:%S UTC"), ""))
+    newest = max((one.at for one in now.heard.values() if not one.says), default=None)
+    if newest is not None:
+        told.append((f"seen {long(max(0.0, now.at - newest))} ago", ""))
+    return [piece for one in told for piece in (one, ("  ", ""))]
+
+
+def _counts(now: Now) -> list[Piece]:
+    """Return how many runs are in which state, the most urgent first."""
+    counts: dict[tuple[int, str], int] = {}
+    for one in now.slices:
         for view, _runs in one.runs:
-            states[view.state_word] = states.get(view.state_word, 0) + 1
-        works = any(view.state == RUNNING for view, _runs in one.runs)
-        busy += (chips.get(one.name) or 0) if works else 0
-    told = ", ".join(f"{count} {state}" for state, count in _by_count(states))
-    parts = [f"{answer}/{len(members)} workers answer"]
-    if chips:
-        parts.append(f"{busy}/{sum(count or 0 for count in chips.values())} chips busy")
-    return " | ".join([*parts, f"runs: {told or 'none'}"])
+            key = (rank_of(view), shown(view.state_word, 20))
+            counts[key] = counts.get(key, 0) + 1
+    if not counts:
+        return [("no runs", "")]
+    styles = {TROUBLE: "bad", WAITS: "wait", WORKS: "good"}
+    told = [
+        (f"{count} {word}", styles.get(rank, "")) for (rank, word), count in sorted(counts.items())
+    ]
+    return [piece for one in told for piece in (one, ("  ", ""))][:-1]
 
 
-def _by_count(states: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(states.items(), key=lambda one: (-one[1], one[0]))
+def _chips(now: Now) -> str:
+    members = [member for one in now.slices for member in one.members]
+    parts = [f"{sum(member.answers for member in members)}/{len(members)} workers answer"]
+    busy = {
+        one.name for one in now.slices if any(view.state == RUNNING for view, _runs in one.runs)
+    }
+    chips = chips_in(now.view.nodes, busy)
+    if chips.all:
+        parts.append(f"{chips.busy}/{chips.all} chips busy")
+    if chips.idle:
+        parts.append(f"{chips.idle} idle: {dollars(chips.idle_usd)}/h list price")
+    return " | ".join([*parts, f"queue {len(now.view.queued)}"])
 
 
 def _money(view: FleetView) -> str:
@@ -347,7 +410,7 @@ def _money(view: FleetView) -> str:
     else:
         grant = "no grant"
     hour, so_far = total(view.nodes, "usd_per_hour_billed"), total(view.nodes, "usd_so_far")
-    return f"queue {len(view.queued)} | billed {hour}/h, {so_far} so far | {grant}"
+    return f"billed {hour}/h, {so_far} so far | {grant}"
 
 
 def _notes(now: Now) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ from ..workers.inventory.ansible_config import inventory_sources
 from ..workers.inventory.fleet_facts import FleetView
 from ..workers.inventory.hosts import NO_CONFIG, Known
 from ..workers.inventory.lookup import note_names, read_known
+from .closer import Looker
 from .lines import Now, rows_known
 
 API_SECONDS = 30.0
@@ -42,12 +44,15 @@ class Source:
         self._view = FleetView()
         self._api_at: float | None = None
         self._problem = ""
+        self._fleet = ""
+        self.looker = Looker()
         self._ask_now, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._look, name="api", daemon=True)
 
     def start(self) -> None:
         """Begin to ask."""
         self.follower.start()
+        self.looker.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -55,6 +60,7 @@ class Source:
         self._keep_names()
         self._over.set()
         self._ask_now.set()
+        self.looker.stop()
         self.follower.stop()
 
     def ask_now(self) -> None:
@@ -65,7 +71,18 @@ class Source:
         """Return what is known at this moment."""
         problems = tuple(text for text in (self._problem, self.follower.trouble) if text)
         heard = dict(self.follower.heard)
-        return Now(self._rows, heard, self._view, time.monotonic(), self._api_at, problems)
+        return Now(
+            self._rows,
+            heard,
+            self._view,
+            time.monotonic(),
+            self._api_at,
+            problems,
+            self._fleet,
+            time.time(),
+            _login(),
+            self.looker.found,
+        )
 
     def _look(self) -> None:
         while not self._over.is_set():
@@ -79,7 +96,7 @@ class Source:
             else:
                 self.follower.aim(looked.known)
                 self._rows, self._view = rows_of(looked.inventory.workers(), {}), looked.view
-                self._api_at, self._problem = time.monotonic(), ""
+                self._api_at, self._problem, self._fleet = time.monotonic(), "", looked.name
                 self._keep_names()
             self._ask_now.wait(max(API_SECONDS, (time.thread_time() - begun) / SHARE))
 
@@ -89,6 +106,13 @@ class Source:
         runs = sorted({run.run for one in heard.values() for run in one.runs})
         answer = {name for name, one in heard.items() if not one.says}
         note_names(self.follower.known, runs, whole=bool(targets) and answer >= targets)
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def stored_fleet() -> Known | None:
@@ -103,7 +127,8 @@ def once(looked: Looked) -> Now:
     answers = ask_for_runs(looked.known, list(looked.known.fleet.targets), retry=False)
     at = time.monotonic()
     rows = rows_of(looked.inventory.workers(), {})
-    return Now(rows, heard_in(answers, at), looked.view, at, at)
+    heard = heard_in(answers, at)
+    return Now(rows, heard, looked.view, at, at, fleet=looked.name, clock=time.time())
 
 
 def heard_in(answers: Answers, at: float) -> dict[str, Heard]:

@@ -8,9 +8,11 @@ import logging.handlers
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,99 +30,174 @@ LOG_BYTES = 2 << 20
 LOG_FILES = 5
 
 
-@click.command()
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=1.0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Interval between polls of the API.",
-)
-@click.option(
-    "--hosts-every",
-    type=click.FloatRange(min=10.0),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Interval between polls of the workers, each over one connection.",
-)
-@click.option(
-    "--playbooks",
-    type=click.IntRange(1, 32),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="Playbooks that run at the same time, never two for one slice.",
-)
-@click.option(
-    "--lease",
-    type=click.FloatRange(min=5.0),
-    default=900.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time after which another computer's watcher replaces one that died.",
-)
-@click.option(
-    "--page",
-    metavar="PLACE",
-    default="",
-    help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
-)
-@click.option(
-    "--no-logs", is_flag=True, help="With --page: leave out everything that programs printed."
-)
+@dataclass(frozen=True)
+class Asked:
+    """The options of a watcher, as `watcher_options` read them."""
+
+    interval: float
+    hosts_interval: float
+    playbooks: int
+    lease: float
+    page: str
+    no_logs: bool
+
+    def words(self) -> list[str]:
+        """Return them as words of a command line."""
+        words = [f"--interval={self.interval:g}", f"--hosts-interval={self.hosts_interval:g}"]
+        words += [f"--playbooks={self.playbooks}", f"--lease={self.lease:g}"]
+        words += [f"--page={self.page}"] if self.page else []
+        return words + (["--no-logs"] if self.no_logs else [])
+
+
+def watcher_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a watcher; the command gets them as `asked`."""
+
+    @wraps(function)
+    def gathered(*args: Any, **more: Any) -> None:
+        given = {name: more.pop(name) for name in Asked.__dataclass_fields__}
+        function(*args, asked=Asked(**given), **more)
+
+    options = [
+        click.option(
+            "--interval",
+            type=click.FloatRange(min=1.0),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time between two looks.",
+        ),
+        click.option(
+            "--hosts-interval",
+            type=click.FloatRange(min=10.0),
+            default=300.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time between two looks at the workers, each over one connection.",
+        ),
+        click.option(
+            "--playbooks",
+            type=click.IntRange(1, 32),
+            default=4,
+            show_default=True,
+            metavar="N",
+            help="Playbooks that run at the same time, never two for one slice.",
+        ),
+        click.option(
+            "--lease",
+            type=click.FloatRange(min=5.0),
+            default=900.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time after which another computer's watcher replaces one that died.",
+        ),
+        click.option(
+            "--page",
+            metavar="PLACE",
+            default="",
+            help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
+        ),
+        click.option(
+            "--no-logs",
+            is_flag=True,
+            help="With --page: leave out everything that programs printed.",
+        ),
+    ]
+    for option in reversed(options):
+        gathered = option(gathered)
+    return gathered
+
+
+@click.group()
+def watch() -> None:
+    """Recreate lost slices, set them up, notify people.
+
+    The watcher is one process, on any computer that is on. `install` makes it a service of your
+    user, which starts at every boot; `run` runs it in the foreground. Of several watchers of one
+    fleet, on any computers, one works and the others stand by.
+    """
+
+
+@watch.command("run")
+@watcher_options
 @click.option(
     "--once", is_flag=True, help="Do what is needed now, and exit with the code of the playbook."
 )
-@click.option("--status", "ask_status", is_flag=True, help="Show the state of the watcher.")
-@click.option("--json", "machine_readable", is_flag=True, help="With --status: print JSON.")
-@click.option("--install", is_flag=True, help="Install it as a systemd service of your user.")
-@click.option("--uninstall", is_flag=True, help="Remove that service.")
-def watch(
-    interval: float,
-    hosts_every: float,
-    playbooks: int,
-    lease: float,
-    page: str,
-    no_logs: bool,
-    once: bool,
-    ask_status: bool,
-    machine_readable: bool,
-    install: bool,
-    uninstall: bool,
-) -> None:
-    """Recreate lost slices, set them up, notify people.
+def run_command(asked: Asked, once: bool) -> None:
+    """Watch the fleet in the foreground, until Ctrl-C.
 
-    It runs until it is stopped, and may be killed at any time. Of several watchers of one fleet, on
-    any computers, one works and the others stand by.
+    It may be killed at any time: what it needs to go on is in the fleet file and at Google.
+
+    \b
+      tpu-fleet watch run
+      tpu-fleet watch run --page gs://lab/fleet
+      tpu-fleet watch run --once    for cron
     """
     ground = Ground.here(os.environ, Path.cwd())
-    if ask_status:
-        show_status(ground, machine_readable)
-        return
-    name = service.unit_name(ground.folder.name)
-    try:
-        if uninstall:
-            there = service.uninstall(name, os.environ)
-            click.echo(f"Removed {name}." if there else f"There is no {name}.")
-            return
-        missing = without_fleet(os.environ, Path.cwd())
-        if missing:
-            raise click.ClickException(missing)
-        if install:
-            words = [f"--interval={interval:g}", f"--hosts-every={hosts_every:g}"]
-            words += [f"--playbooks={playbooks}", f"--lease={lease:g}"]
-            words += [f"--page={page}"] if page else []
-            words += ["--no-logs"] if no_logs else []
-            install_service(ground, name, words)
-            return
-    except service.ServiceError as error:
-        raise click.ClickException(str(error)) from error
-    # Imported here, because --status needs neither ansible-runner nor asyncssh.
+    _require_fleet()
+    # Imported here, because the other commands need neither ansible-runner nor asyncssh.
     from .state import Options
 
-    run(ground, Options(interval, hosts_every, playbooks, lease, page, not no_logs), once)
+    run(
+        ground,
+        Options(
+            asked.interval,
+            asked.hosts_interval,
+            asked.playbooks,
+            asked.lease,
+            asked.page,
+            not asked.no_logs,
+        ),
+        once,
+    )
+
+
+@watch.command()
+@watcher_options
+def install(asked: Asked) -> None:
+    """Install the watcher as a systemd service of your user.
+
+    Call it again with other options, or after an upgrade of tpu-fleet: it writes the unit again and
+    restarts the service.
+
+    \b
+      tpu-fleet watch install
+      tpu-fleet watch install --page gs://lab/fleet
+    """
+    ground = Ground.here(os.environ, Path.cwd())
+    _require_fleet()
+    try:
+        install_service(ground, service.unit_name(ground.folder.name), asked.words())
+    except service.ServiceError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@watch.command()
+def uninstall() -> None:
+    """Stop the service of the watcher, and remove it."""
+    name = service.unit_name(Ground.here(os.environ, Path.cwd()).folder.name)
+    try:
+        there = service.uninstall(name, os.environ)
+    except service.ServiceError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"Removed {name}." if there else f"There is no {name}.")
+
+
+@watch.command("status")
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+def status_command(machine_readable: bool) -> None:
+    """Show the state of the watcher on this computer.
+
+    \b
+      tpu-fleet watch status
+      tpu-fleet watch status --json | jq .alive
+    """
+    show_status(Ground.here(os.environ, Path.cwd()), machine_readable)
+
+
+def _require_fleet() -> None:
+    missing = without_fleet(os.environ, Path.cwd())
+    if missing:
+        raise click.ClickException(missing)
 
 
 def run(ground: Ground, options: Options, once: bool) -> None:
@@ -182,7 +259,7 @@ def install_service(ground: Ground, name: str, options: list[str]) -> None:
     text = service.unit(service.command_words(options), Path.cwd(), environment)
     path = service.install(name, text, os.environ)
     click.echo(f"Installed and started {path}.")
-    click.echo(f"Its log: journalctl --user -u {name}; its state: tpu-fleet watch --status")
+    click.echo(f"Its log: journalctl --user -u {name}; its state: tpu-fleet watch status")
     if secret:
         click.echo(
             f"Left out of the unit, because they are or hold secrets: {', '.join(secret)}. Use "

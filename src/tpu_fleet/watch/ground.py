@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import RestBook, book_of
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import (
+    REST_FILE,
+    RestBook,
+    book_of,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
@@ -185,7 +189,7 @@ class Settings:
 
     def rest_book(self, client: Client) -> RestBook:
         """Return the record of the slices that rest."""
-        return book_of(client, self.owner, self.state_dir / "rest.json")
+        return book_of(client, self.owner, self.state_dir / REST_FILE)
 
     def together(self) -> dict[str, set[str]]:
         """Return for each slice the others that train with it and need its addresses."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -16,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import bootti
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
 
-from ..workers.play import NOBODY, Event, play
+from ..workers.play import NOBODY, Event, plain, play
 from .decide import INTERRUPTED, Job, Outcome
 
 BOOK = "tpu.fleet.reprovision"
@@ -28,8 +29,6 @@ TIMEOUT = 4 * 3600.0
 KEPT = 40
 """Number of files of playbook output that are kept."""
 LINES = 30
-LONGEST = 10_000
-"""Lines of one event, and characters of one line, that are kept."""
 
 
 @dataclass
@@ -213,11 +212,6 @@ def take(running: Running, event: Event) -> None:
         running.failures.append(("", plain(event["stdout"]).strip()))
 
 
-def plain(text: Any) -> str:
-    """Remove colours and other control sequences from Ansible's output."""
-    return shown_text(text or "", LONGEST, LONGEST)
-
-
 def outcome_of(running: Running, code: int) -> Outcome:
     """Return the outcome of a job."""
     kind = running.kind or ("" if code == 0 or running.hosts else "failed")
@@ -249,11 +243,19 @@ def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
 
 def _is_ours(pid: int) -> bool:
     """Return whether this pid is a watcher's playbook; pids are reused."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return any(book.encode() in words for book in (BOOK, FINISH))
-    except OSError:
-        return False
+    return any(book in _words_of(pid) for book in (BOOK, FINISH))
+
+
+def _words_of(pid: int, proc: Path = Path("/proc")) -> list[str]:
+    """Return the command line of a process; none if there is no such process."""
+    if proc.is_dir():
+        try:
+            return (proc / str(pid) / "cmdline").read_text(errors="replace").split("\0")
+        except OSError:
+            return []
+    # macOS has no /proc.
+    shown = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
+    return subprocess.run(shown, capture_output=True, text=True, check=False).stdout.split()
 
 
 def _interrupt(pid: int, how: signal.Signals = signal.SIGINT) -> None:

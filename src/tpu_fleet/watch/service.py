@@ -104,6 +104,11 @@ def units_folder(environment: Mapping[str, str]) -> Path:
 
 def install(name: str, text: str, environment: Mapping[str, str]) -> Path:
     """Write the unit, and start it now and at every boot."""
+    if not sys.platform.startswith("linux"):
+        raise ServiceError(
+            f"A service needs systemd, which {sys.platform} does not have. Run tpu-fleet watch in "
+            "a terminal that stays open, or on a server with Linux."
+        )
     folder = units_folder(environment)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
@@ -137,7 +142,7 @@ def lingers() -> bool | None:
 
 def command_words(options: Sequence[str]) -> list[str]:
     """Return the command of the service, with this Python, independent of a later PATH."""
-    return [sys.executable, "-m", "tpu_fleet", "watch", *options]
+    return [sys.executable, "-m", "tpu_fleet", "watch", "run", *options]
 
 
 def _systemctl(*words: str) -> None:
@@ -146,7 +151,7 @@ def _systemctl(*words: str) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServiceError(
-            f"{shlex.join(argv)}: {error}. Without systemd, start tpu-fleet watch in another way."
+            f"{shlex.join(argv)}: {error}. Without systemd, start tpu-fleet watch run otherwise."
         ) from error
     if done.returncode:
         hint = "" if os.environ.get("XDG_RUNTIME_DIR") else " (XDG_RUNTIME_DIR is not set)"

@@ -1,4 +1,4 @@
-"""The output of `tpu-fleet watch --status`."""
+"""The output of `tpu-fleet watch status`."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def rests(name: str, how: str, why: str, ends: str, now: float) -> Message:
             "computer, in the folder collected. The chips no longer cost anything; "
             f"{disks} kept, and billed as disks.\n"
             f"To start it again, change one of its runs, or run: "
-            f"ansible-playbook tpu.fleet.site -e fleet_wake={name}"
+            f"tpu-fleet slice wake {name}"
         ),
         at=now,
         slice=name,

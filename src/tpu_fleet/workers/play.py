@@ -8,12 +8,17 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+    shown,
+    shown_text,
+)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._core.progress import VARIABLE
 
 from .inventory.ansible_config import inventory_sources
 from .inventory.read import PlayError, require_fleet
@@ -22,6 +27,15 @@ from .inventory.read import PlayError, require_fleet
 # are other hosts, which happens for a slice that does not exist yet.
 NOBODY = "tpu-fleet-nobody"
 Event = Mapping[str, Any]
+LONGEST = 10_000
+"""Lines of one event, and characters of one line, that are kept."""
+PATIENCE = 20.0
+"""Seconds that an interrupted playbook has for its end."""
+
+
+def plain(text: Any) -> str:
+    """Remove colours and other control sequences from Ansible's output."""
+    return shown_text(text or "", LONGEST, LONGEST)
 
 
 def problem_of(event: Event) -> tuple[str, str] | None:
@@ -71,8 +85,11 @@ def untemplated(name: str, value: Any) -> None:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[Callable[[], bool]]:
+def ended_by_signals(interrupt: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
     """Have SIGINT and SIGTERM end a playbook, and then do what they do without one.
+
+    The first one interrupts Ansible, which ends its tasks and releases its lease. A second one
+    kills it, as does the end of its patience; and the first one where `interrupt` finds none yet.
 
     Without a function that says when to end, ansible-runner installs handlers for both and leaves
     them in place: the program could never be interrupted again.
@@ -81,18 +98,73 @@ def ended_by_signals() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
+    ends: list[float] = []
+
+    def over() -> bool:
+        if not ends:
+            ends.append(time.monotonic() + PATIENCE if interrupt() else 0.0)
+        return len(caught) > 1 or time.monotonic() >= ends[0]
+
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     # A signal that is ignored, as by nohup, stays ignored.
     heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in heard:
         signal.signal(number, lambda number, _frame: caught.append(number))
     try:
-        yield lambda: bool(caught)
+        yield lambda: bool(caught) and over()
     finally:
         for number in heard:
             signal.signal(number, before[number])
         if caught:
             signal.raise_signal(caught[0])
+
+
+def _sent(pids: Sequence[int]) -> bool:
+    """Interrupt Ansible as Ctrl-C does; return whether it runs."""
+    with suppress(ProcessLookupError):
+        for pid in pids:
+            os.kill(pid, signal.SIGINT)
+            return True
+    return False
+
+
+@contextmanager
+def _followed(
+    folder: Path, on_progress: Callable[[Event], None] | None
+) -> Iterator[tuple[dict[str, str], Callable[[], None]]]:
+    """Pass on what is written about the progress; yield the variable, and what begins it.
+
+    It begins with the first event, because Ansible is forked before, and a fork of a process with
+    threads may block.
+    """
+    if on_progress is None:
+        yield {}, lambda: None
+        return
+    path = folder / "progress.jsonl"
+    path.touch(mode=0o600)
+    over = threading.Event()
+
+    def follow() -> None:
+        with path.open(encoding="utf-8") as file:
+            half, last = "", False
+            while not last:
+                last = over.wait(0.1)
+                *lines, half = f"{half}{file.read()}".split("\n")
+                for line in lines:
+                    on_progress(json.loads(line))
+
+    follower = threading.Thread(target=follow, daemon=True)
+
+    def begin() -> None:
+        if follower.ident is None:
+            follower.start()
+
+    try:
+        yield {VARIABLE: str(path)}, begin
+    finally:
+        over.set()
+        begin()
+        follower.join()
 
 
 def play(
@@ -105,8 +177,13 @@ def play(
     skip_tags: str | None = None,
     cancelled: Callable[[], bool] | None = None,
     timeout: float | None = None,
+    options: Sequence[str] = (),
+    on_progress: Callable[[Event], None] | None = None,
 ) -> int:
     """Run a playbook of the collection; every event goes to on_event. Returns the exit code.
+
+    `options` are further ones of ansible-playbook, such as --check. What the actions report about
+    their progress goes to on_progress, from another thread.
 
     A caller that may end it passes cancelled; otherwise SIGINT or SIGTERM ends it, and then has its
     usual effect on the caller. A limit with `NOBODY` may also name slices that do not exist
@@ -116,13 +193,18 @@ def play(
     # Imported here, because it takes more time than a command on 64 workers.
     from ansible_runner.interface import run
 
+    pids: list[int] = []
+
     def handle(event: Event) -> bool:
+        pids[:] = [int(event["pid"])] if event.get("pid") else pids
+        follow()
         on_event(event)
         return False  # no file for each event
 
     with (
-        nullcontext(cancelled) if cancelled else ended_by_signals() as ends,
+        nullcontext(cancelled) if cancelled else ended_by_signals(lambda: _sent(pids)) as ends,
         tempfile.TemporaryDirectory(prefix="tpu-fleet-") as private,
+        _followed(Path(private), on_progress) as (told, follow),
     ):
         # How often it checks whether to end, and its time limit. It reads these
         # only from a file.
@@ -149,8 +231,10 @@ def play(
             quiet=True,
             suppress_env_files=True,
             # ansible-runner finds ansible-playbook by PATH, where this Python's must come first.
+            cmdline=" ".join(options) or None,
             envvars={
                 **env,
+                **told,
                 # A worker's facts must not override variables of the fleet.
                 "ANSIBLE_INJECT_FACT_VARS": "false",
                 "PATH": f"{_beside_us()}{os.pathsep}{os.environ.get('PATH', '')}",

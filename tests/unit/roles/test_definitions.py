@@ -86,18 +86,24 @@ def test_every_golden_file_has_its_case() -> None:
 def test_the_agent_is_installed_as_it_is_here() -> None:
     role = "training_run"
     found = arguments(role, "install.yml", "Install the agent", variables_of(role, {}))["files"]
-    program, *rest = found
+    program, *rest, folder = found
     assert program == {
         "path": "/usr/local/bin/tpu-fleet-run",
         "mode": "0755",
         "content": '#!/bin/sh\nexec /usr/bin/python3 -I /opt/tpu-fleet/tpu_fleet_run.py "$@"\n',
     }
+    assert folder == {"path": "/opt/tpu-fleet/run_agent", "state": "directory", "purge": "*.py"}
     sources = ROLES / role / "files"
     assert {file["path"]: file["content"] for file in rest} == {
         f"/opt/tpu-fleet/{path.relative_to(sources)}": path.read_text()
         for path in sources.rglob("*.py")
     }
     assert all(file.keys() == {"path", "content"} for file in rest)
+    # A start between two files finds what it imports.
+    names = [file["path"].removeprefix("/opt/tpu-fleet/") for file in rest]
+    rooms = [name for name in names if name.count("/") == 2]
+    assert names[: len(rooms)] == rooms
+    assert names[-1] == "tpu_fleet_run.py"
 
 
 # Ray opens its ports itself, which docs/security.md says.

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -125,6 +126,36 @@ def test_a_mistyped_command_is_answered_with_the_right_one(word: str, meant: str
     done = CliRunner().invoke(main, [word])
     assert done.exit_code == 2
     assert done.stderr.endswith(f"No such command '{word.replace(chr(27), chr(0xFFFD))}'.{meant}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        ("watch --install", "tpu-fleet watch install"),
+        ("watch --interval=10 --lease=900", "tpu-fleet watch run --interval"),
+        ("top --every 3", "--interval"),
+        ("doctor --time-limit 3", "--timeout"),
+        ("page --to x", "--output"),
+        ("grant import --from 2026-01-01", "--first-day"),
+        ("allocation show", "'grant'"),
+    ],
+)
+def test_an_earlier_name_is_answered_with_the_new_one(words: str, now: str) -> None:
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 2
+    assert f" It is {now} now." in done.stderr
+
+
+def test_another_folder_is_gone_to_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ANSIBLE_CONFIG", "ANSIBLE_INVENTORY"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "ansible.cfg").write_text("[defaults]\ninventory = hosts\n")
+    done = CliRunner().invoke(main, ["--fleet", "lab", "runs"])
+    assert f"There is no fleet here: {tmp_path}/lab/hosts does not exist." in done.output
+    done = CliRunner().invoke(main, ["runs", "--fleet", "lab"])
+    assert "It stands before the command: tpu-fleet --fleet DIR" in done.stderr
 
 
 def test_the_help_imports_no_command() -> None:

@@ -37,6 +37,8 @@ def _fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names.remember(
         inventory_sources({"ANSIBLE_INVENTORY": str(tmp_path / "inventory")}, tmp_path),
         slices=["pair", "pod", "solo"],
+        declared=["later", "solo"],
+        users=["alice", "bob"],
         workers=["pair-w0", "pair-w1", "solo"],
         runs=["digits", "digits-big", "other"],
     )
@@ -68,8 +70,13 @@ def offered(*words: str) -> list[str]:
         (["exec", "--kex", "c"], ["cheap"]),
         (["logs", "--ta"], ["--tail"]),
         (["logs", "--no-r"], ["--no-refresh"]),
-        (["allocation", "i"], ["import"]),
-        (["allocation", "import", "--forc"], ["--force"]),
+        (["grant", "i"], ["import"]),
+        # Also one that is declared and not created yet.
+        (["slice", "create", ""], ["later", "solo", "pair", "pod"]),
+        (["apply", "--slice", "la"], ["later"]),
+        (["apply", "--only", "co"], ["code"]),
+        (["invite", "al"], ["alice"]),
+        (["grant", "import", "--forc"], ["--force"]),
         (["cloud", "clo"], ["clock"]),
         (["completion", "z"], ["zsh"]),
         (["logs", "nothing"], []),

@@ -38,6 +38,8 @@ RUN = (
     'exec 3<&0; /bin/sh -c "$2" watch "$$" <&3 3<&- >/dev/null 2>&1 & '
     'exec timeout -k 5 0 "${SHELL:-/bin/sh}" -c "$1" </dev/null 3<&-'
 )
+# The workers that the API may know at another address, or as usable, by now.
+ASK_AGAIN = ELSEWHERE | {Kind.UNAVAILABLE}
 
 
 def remote_command(words: Sequence[str], sudo: bool = False) -> str:
@@ -45,6 +47,12 @@ def remote_command(words: Sequence[str], sudo: bool = False) -> str:
     told = words[0] if len(words) == 1 else shlex.join(words)
     before = ["sudo", "-n", "-H", "--"] if sudo else []
     return f"exec {shlex.join([*before, '/bin/sh', '-c', RUN, 'tpu-fleet', told, WATCH])}"
+
+
+def unusable(name: str) -> Result:
+    """Return the result of a worker that the last reading of the fleet calls unusable."""
+    says = "it was unusable when the fleet was last read"
+    return Result(name, Kind.UNAVAILABLE, says=says, remedy="tpu-fleet status shows the reason.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,28 +108,17 @@ async def work(targets: Sequence[Target], job: Job, view: View) -> list[Result]:
 
 
 def on_all(known: Known, names: Sequence[str], job: Job, view: View, retry: bool) -> list[Result]:
-    """Run a job on all of these workers; look up unreached ones once more."""
+    """Run a job on all of these workers; read again where the unreached and unusable ones are."""
     make_room(len(names))
-    results = {
-        name: Result(
-            name,
-            Kind.UNAVAILABLE,
-            says="it was unusable when the fleet was last read",
-            remedy="tpu-fleet status says why; --refresh asks again.",
-        )
-        for name in names
-        if name not in known.fleet.targets
-    }
-    for result in results.values():
-        view.done(result)
+    results = {name: unusable(name) for name in names if name not in known.fleet.targets}
     here = [known.fleet.targets[name] for name in names if name in known.fleet.targets]
     results.update({result.name: result for result in asyncio.run(work(here, job, view))})
-    elsewhere = [name for name in names if results[name].kind in ELSEWHERE]
+    elsewhere = [name for name in names if results[name].kind in ASK_AGAIN]
     if elsewhere and retry:
         again = _where_now(elsewhere)
         results.update({result.name: result for result in asyncio.run(work(again, job, view))})
     for name in elsewhere:
-        if results[name].kind in ELSEWHERE:
+        if results[name].kind in ASK_AGAIN:
             view.done(results[name])
     return [results[name] for name in in_order(names)]
 

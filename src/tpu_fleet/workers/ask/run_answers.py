@@ -118,7 +118,8 @@ class Quiet(View):
         pass
 
 
-async def _whole_answer(channel: Channel) -> bytes:
+async def whole_answer(channel: Channel) -> bytes:
+    """Return all pieces of an answer, which may not be larger than ANSWER."""
     data = bytearray()
     async for _piece, part in pieces(channel):
         data += part
@@ -148,7 +149,7 @@ def ask_for_runs(
     settings = settings or Settings()
     # A worker that never finishes must not delay the others.
     settings = replace(settings, timeout=settings.timeout or SECONDS)
-    job = Job(command, _whole_answer, user, settings)
+    job = Job(command, whole_answer, user, settings)
     answers = Answers()
     for result in on_all(known, names, job, Quiet(), retry):
         result, runs, disk = understood(known, result)

@@ -153,8 +153,6 @@ class RunView:
     """The worker that speaks for the run."""
     hosts: tuple[str, ...] = ()
     run_id: str = ""
-    at_all: int = 0
-    """Workers of the run, also those that were not asked or did not answer."""
 
     @property
     def name(self) -> str:
@@ -260,7 +258,6 @@ def view_of(runs: Sequence[Run]) -> RunView:
         host=first.host,
         hosts=tuple(one.host for one in sorted(runs, key=lambda o: (o.worker, o.host))),
         run_id=first.status.run_id,
-        at_all=first.status.workers,
     )
 
 

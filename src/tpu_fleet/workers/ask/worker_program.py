@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -50,6 +50,21 @@ def reader_command(order: Mapping[str, Any], sudo: bool = False) -> str:
     before = ["sudo", "-n"] if sudo else []
     words = [*before, "/usr/bin/python3", "-I", "-c", program(*on_worker.MODULES)]
     return f"exec {shlex.join([*words, json.dumps(order)])}"
+
+
+def verb_commands(verb: str, runs: Mapping[str, Sequence[str]], by: str) -> Callable[[Target], str]:
+    """Return the command for each worker that stops, starts or retries these runs there as root.
+
+    `by` is the person who wants that.
+    """
+    words = ["sudo", "-n", "/usr/bin/python3", "-I", "-c", program(*on_worker.VERBS)]
+    command = f"exec {shlex.join(words)}"
+
+    def command_for(target: Target) -> str:
+        order = {"do": verb, "runs": list(runs.get(target.name, ())), "by": by}
+        return f"{command} {shlex.quote(json.dumps(order))}"
+
+    return command_for
 
 
 def port_command(name: str, port: int, user: str) -> str:

@@ -19,6 +19,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import (
     Fleet,
 )
 
+from .names import no_such
+
 NO_CONFIG = Path(os.devnull)
 """The ssh configuration of a fleet for which none was written."""
 
@@ -59,9 +61,7 @@ def select(known: Known, slices: Sequence[str], pattern: str | None) -> list[str
                     for group in groups
                     if group.startswith("tpu_slice_")
                 )
-                raise click.ClickException(
-                    f"There is no slice {name}. There is {', '.join(there) or 'nothing at all'}."
-                )
+                raise click.ClickException(no_such("slice", name, there))
             wanted.update(members)
         names &= wanted
     if pattern:

@@ -31,22 +31,34 @@ Names = Mapping[str, Sequence[str]]
 
 
 class NameOf(_Text):
-    """A name of this kind, or several with commas between them; any text is accepted."""
+    """A name of these kinds, or several with commas between them; any text is accepted."""
 
     name = "text"
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        """One or several of the kinds of `Names`, with spaces between them."""
 
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Complete what follows the last comma."""
         before, comma, begun = incomplete.rpartition(",")
-        known = read_names(inventory_sources(os.environ, Path.cwd())).get(self.kind, ())
+        known = read_names(inventory_sources(os.environ, Path.cwd()))
+        found = dict.fromkeys(name for kind in self.kind.split() for name in known.get(kind, ()))
         return [
-            CompletionItem(f"{before}{comma}{name}") for name in known if name.startswith(begun)
+            CompletionItem(f"{before}{comma}{name}") for name in found if name.startswith(begun)
         ]
+
+
+def no_such(what: str, name: str, there: Sequence[str]) -> str:
+    """Return the message for an unknown name: the one that it resembles, and all that exist."""
+    # Imported here, because TAB needs no message.
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, there, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no {what} {name}.{meant} There is {', '.join(there) or 'none at all'}."
 
 
 def read_names(sources: Sequence[str]) -> Names:

@@ -21,6 +21,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
+from ..ask.on_all import unusable
 from ..ask.run_answers import pieces
 from ..ask.view import View
 from ..ask.worker_program import reader_command
@@ -129,9 +130,7 @@ class Follower:
         for name in names:
             target = self.fleet.targets.get(name)
             if target is None:
-                says = "it was unusable when the fleet was last read"
-                remedy = "tpu-fleet status says why."
-                self._results.put_nowait(Result(name, Kind.UNAVAILABLE, says=says, remedy=remedy))
+                self._results.put_nowait(unusable(name))
                 continue
             here.append(replace(target, user=self.wanted.user) if self.wanted.user else target)
         if here:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Piece
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import ELSEWHERE, Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
+
+from ..ask.on_all import ASK_AGAIN
 
 LONGEST_PAUSE = 10.0
 FRUITLESS = 2
@@ -88,7 +90,7 @@ def next_step(worker: Worker, result: Result, follow: bool) -> Step:
     # Accounts and keys appear some time after sshd; a reboot also kills the reader.
     if result.kind in (Kind.AUTH, Kind.DONE) and not worker.met:
         return Step("give up")
-    elsewhere = result.kind in ELSEWHERE or result.kind is Kind.UNAVAILABLE
+    elsewhere = result.kind in ASK_AGAIN
     if not follow:
         return Step("again", 0.0, elsewhere) if worker.failures < FRUITLESS else Step("give up")
     look = elsewhere and (worker.failures >= FRUITLESS or not worker.met)

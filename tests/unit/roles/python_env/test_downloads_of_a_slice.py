@@ -119,7 +119,7 @@ class Slice:
         servers: list[Any] = []
 
         def serve() -> None:
-            servers.append(package_cache.serve(config))
+            servers.append(package_cache.Server(config))
             servers[0].serve_forever()
 
         starter = threading.Timer(after, serve)

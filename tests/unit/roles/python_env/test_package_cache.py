@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import http.client
 import importlib.util
+import json
 import socket
 import ssl
 import threading
@@ -53,7 +54,7 @@ class Neighbours:
         self.start()
 
     def start(self) -> None:
-        self.cache: Any = package_cache.serve(self.config)
+        self.cache: Any = package_cache.Server(self.config)
         self.base = f"http://127.0.0.1:{self.cache.server_address[1]}"
         threading.Thread(target=self.cache.serve_forever, daemon=True).start()
 
@@ -157,19 +158,23 @@ def test_an_old_page_does_when_the_index_breaks_off(
         monkeypatch.setattr(http.client.HTTPResponse, name, breaks_off)
     assert cache.page("default", "base") == page
     part = tmp_path / "files" / "00" / "part"
-    running = cache.download(part, next(iter(page["urls"].values())), "")
+    ((url, _digest),) = json.loads(page[1]).values()
+    running = cache.download(part, url, "")
     with running.changed:
         assert running.changed.wait_for(lambda: running.done, 20)
     assert running.error is not None
     assert not part.exists()
 
 
-def test_a_part_of_a_file(neighbours: Neighbours) -> None:
-    path, _digest = neighbours.file()
-    neighbours.get(path)
-    whole = neighbours.get(path)
-    assert neighbours.get(path, Range="bytes=2-5") == whole[2:6]
-    assert neighbours.get(path, Range="bytes=-7") == whole[-7:]
+def test_a_file_is_sent_as_a_whole(neighbours: Neighbours) -> None:
+    path, digest = neighbours.file()
+    for _from_the_index_and_then_from_the_disk in range(2):
+        assert hashlib.sha256(neighbours.get(path, Range="bytes=2-5")).hexdigest() == digest
+    line = http.client.HTTPConnection(*neighbours.cache.server_address, timeout=10)
+    with contextlib.closing(line):
+        line.request("HEAD", path)
+        assert line.getresponse().status == 405
+    assert len(neighbours.index.files_asked()) == 1
 
 
 def test_only_what_a_page_names_can_be_asked_for(neighbours: Neighbours) -> None:
@@ -189,7 +194,7 @@ def test_a_file_that_is_not_what_its_page_says_is_not_kept(neighbours: Neighbour
         neighbours.get(path)
     project.update(good)
     deadline = time.monotonic() + 5
-    while neighbours.cache.RequestHandlerClass.cache.downloads and time.monotonic() < deadline:
+    while neighbours.cache.cache.downloads and time.monotonic() < deadline:
         time.sleep(0.01)
     assert neighbours.get(path) in good.values()
 
@@ -198,17 +203,16 @@ def test_a_file_that_was_removed_as_wrong_just_now_is_an_error(
     neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _digest = neighbours.file()
-    running = package_cache.Download()
-    running.tell(ready=True, path=Path("/nonexistent"))
-    cache = neighbours.cache.RequestHandlerClass.cache
-    monkeypatch.setattr(cache, "download", lambda *_: running)
-    wrong = {"error": package_cache.Away(502, "wrong"), "done": True}
-    threading.Timer(0.2, running.tell, kwargs=wrong).start()
+    removed = package_cache.Download(Path("/nonexistent"))
+    cache = neighbours.cache.cache
+    monkeypatch.setattr(cache, "download", lambda *_: removed)
+    wrong = {"ready": True, "error": package_cache.Away(502, "wrong"), "done": True}
+    threading.Timer(0.2, removed.tell, kwargs=wrong).start()
     assert neighbours.status(path) == 502
 
 
 def test_what_was_not_asked_for_longest_makes_room(neighbours: Neighbours) -> None:
-    cache = neighbours.cache.RequestHandlerClass.cache
+    cache = neighbours.cache.cache
     for age in (3, 2, 1):
         path = cache.path_of(str(age) * 24, "x")
         path.parent.mkdir(parents=True)
@@ -225,22 +229,18 @@ def kept_bytes(cache: Any) -> int:
     return sum(path.stat().st_size for path in cache.folder.rglob("*") if path.is_file())
 
 
-def test_pages_count_for_the_limit_on_disk_and_for_that_in_memory(
-    neighbours: Neighbours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_count_for_the_limit(neighbours: Neighbours, tmp_path: Path) -> None:
     for number in range(30):
         neighbours.index.add(f"proj{number}", "1.0")
     one = neighbours.get("/default/base/")
-    monkeypatch.setattr(package_cache, "MEMORY_BYTES", 5000, raising=False)
     neighbours.stop()
     neighbours.config.update(folder=str(tmp_path / "small"), limit_bytes=4000)
     neighbours.start()
-    cache = neighbours.cache.RequestHandlerClass.cache
+    cache = neighbours.cache.cache
     for number in range(30):
         assert b"href=" in neighbours.get(f"/default/proj{number}/")
         assert kept_bytes(cache) <= 4000
-        assert sum(size for size, _page in cache.pages.values()) <= 5000
-    assert 0 < len(cache.pages) < 30
+    assert 0 < len(list(cache.folder.glob("pages/*/*"))) < 30
     assert cache.used == kept_bytes(cache)
     # What went is asked for again, and what was asked for last is still there.
     assert neighbours.get("/default/base/") == one
@@ -249,19 +249,38 @@ def test_pages_count_for_the_limit_on_disk_and_for_that_in_memory(
     assert len(neighbours.index.asked) == asked
 
 
+def test_a_page_that_a_crash_cut_off_is_fetched_again(neighbours: Neighbours) -> None:
+    whole = neighbours.get("/default/base/")
+    (kept,) = neighbours.cache.cache.folder.glob("pages/*/*")
+    for text in (b"", kept.read_bytes()[:40], bytes(kept.stat().st_size)):
+        kept.write_bytes(text)
+        assert neighbours.get("/default/base/") == whole
+        assert len(kept.read_bytes()) > len(whole)
+
+
+def test_one_link_that_is_no_address_withholds_no_other(
+    neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = package_cache._read
+    spoilt = '<a href="http://[x/base-2.0.whl">base-2.0</a>'
+    monkeypatch.setattr(package_cache, "_read", lambda *given: spoilt + read(*given))
+    assert b"http://[x/" not in neighbours.get("/default/base/")
+    path = neighbours.file()[0]
+    assert len(neighbours.get(path)) > 1000
+
+
 def test_a_page_without_end_is_not_taken(
     neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(package_cache, "PAGE_BYTES", 50, raising=False)
     assert neighbours.status("/default/base/") == 502
-    cache = neighbours.cache.RequestHandlerClass.cache
-    assert not cache.pages
+    cache = neighbours.cache.cache
     assert kept_bytes(cache) == 0
 
 
 def test_a_file_above_the_limit_is_passed_on_and_not_kept(neighbours: Neighbours) -> None:
     path, digest = neighbours.file()
-    cache = neighbours.cache.RequestHandlerClass.cache
+    cache = neighbours.cache.cache
     cache.limit = cache.used + 100
     assert hashlib.sha256(neighbours.get(path)).hexdigest() == digest
     assert not list(cache.folder.glob("files/*/*"))
@@ -272,7 +291,7 @@ def test_who_is_silent_or_too_slow_is_given_up(
     neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(package_cache, "PATIENCE", 1.0, raising=False)
-    monkeypatch.setattr(neighbours.cache.RequestHandlerClass, "timeout", 1.0)
+    monkeypatch.setattr(package_cache.Handler, "timeout", 1.0)
     address = neighbours.cache.server_address
     silent, slow = (socket.create_connection(address, timeout=20) for _ in range(2))
     ended = threading.Event()
@@ -393,7 +412,7 @@ def lines() -> Any:
 
 
 def asked(own: Any, url: str) -> bytes:
-    with own.ask(url, {}, "GET") as answer:
+    with own.ask(url) as answer:
         data: bytes = answer.read()
     return data
 
@@ -408,7 +427,7 @@ def test_a_connection_to_an_index_is_used_again(distant: tuple[type[Distant], st
     kind.connections[0].shutdown(socket.SHUT_RDWR)
     assert asked(own, f"{base}/again") == b"page"
     assert len(kind.connections) == 2
-    with own.ask(f"{base}/half", {}, "GET") as answer:
+    with own.ask(f"{base}/half") as answer:
         answer.read(1)
     assert asked(own, f"{base}/whole") == b"page"
     assert len(kind.connections) == 3
@@ -422,7 +441,7 @@ def test_a_connection_to_an_index_is_used_again(distant: tuple[type[Distant], st
     ],
 )
 def test_where_an_index_may_not_lead(distant: tuple[type[Distant], str], away: str) -> None:
-    with pytest.raises(package_cache.Unanswered):
+    with pytest.raises(package_cache.Away):
         asked(lines(), f"{distant[1]}{away}")
 
 
@@ -439,5 +458,5 @@ def test_an_index_behind_a_proxy(
     assert len(kind.connections) == 1
 
 
-def test_it_looks_for_pip_where_the_role_does_and_where_that_puts_one() -> None:
-    assert package_cache.PIPS[:-1] == uv_wheel.PIPS
+def test_it_looks_for_pip_where_the_role_does() -> None:
+    assert package_cache.PIPS == uv_wheel.PIPS

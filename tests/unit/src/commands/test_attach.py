@@ -10,9 +10,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import NOT_BACK
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
-from tpu_fleet.commands.attach import Meant, choose, ssh_command, why_not
+from tpu_fleet.commands.attach import Meant, choose, login_of, why_not
 from tpu_fleet.workers.ask.run_view import Run
 from tpu_fleet.workers.inventory.hosts import Known
+from tpu_fleet.workers.login import ssh_command
 
 
 def run(name: str, host: str, state: str = "running", **more: str) -> Run:
@@ -48,7 +49,10 @@ def test_who_is_meant(meant: Meant, host: str) -> None:
 @pytest.mark.parametrize(
     ("meant", "says"),
     [
-        (Meant("digit"), "There is no run digit. There is digits, tail, wide, words."),
+        (
+            Meant("digit"),
+            "There is no run digit. Did you mean digits? There is digits, tail, wide, words.",
+        ),
         (Meant("wide"), "wide runs on several slices: choose with --slice, one of pair, solo."),
         (Meant("digits", "solo"), "digits is not on slice solo, but on pair."),
         (Meant("digits", worker=7), "digits is not on worker 7, but on 0, 1."),
@@ -93,7 +97,7 @@ def test_who_logs_in_need_not_be_whose_run_it_is(
     known = Known(
         Path("/s/ssh_config"), Fleet({"solo": Target("solo", "192.0.2.1", user="ubuntu")})
     )
-    words = ssh_command(known, run("digits", "solo"), user, read_only=True)
+    words = ssh_command(known, login_of(known, run("digits", "solo"), user, read_only=True))
     assert words[:4] == ["ssh", "-t", "-F", "/s/ssh_config"]
     assert words[-3:-1] == [login, "solo"]
     assert words[-1].startswith("sudo -n -H -u alice -- /bin/sh" if become else "/bin/sh -c")

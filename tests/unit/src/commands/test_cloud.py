@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tpu_fleet.cli import main
 from tpu_fleet.commands import cloud
 from tpu_local_cloud.commands.cloud import cloud as installed
+from tpu_local_cloud.commands.lifecycle import DEFAULT_PORT
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ class _Hidden:
 
 def test_the_commands_are_those_of_the_local_cloud() -> None:
     assert cloud.cloud is installed
+    assert f"http://127.0.0.1:{DEFAULT_PORT}/" == cloud.ENDPOINT
 
 
 @pytest.mark.usefixtures("_absent")

@@ -72,7 +72,7 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_playbook_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     playbook = Playbook(report(0))
-    run(monkeypatch, playbook, "--fix", "--limit", "pair-w1", "--time-limit", "90")
+    run(monkeypatch, playbook, "--fix", "--limit", "pair-w1", "--timeout", "90")
     assert playbook.called["limit"] == "localhost,pair-w1"
     assert playbook.called["variables"] == {
         "doctor_fix": True,

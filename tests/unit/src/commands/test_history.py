@@ -77,3 +77,27 @@ def test_the_start_of_an_agent_is_no_news(folder: Path) -> None:
     fleet_past.made(folder / HISTORY, time.time(), days=2.0, every=1800.0).close()
     assert "agent-started" in said("--json").output
     assert "run agent started" not in said().output
+
+
+def test_the_verdict_stands_first_and_the_newest_last(folder: Path) -> None:
+    fleet_past.made(folder / HISTORY, time.time(), days=1.0, every=1800.0).close()
+    lines = said().output.splitlines()
+    assert lines[0].startswith("In 7 d: 1 run failed, ")
+    assert "chip hours lost" in lines[0]
+    assert "4 failures in 1 h" in lines[-1]
+    verdict = json.loads(said("--json").output)["verdict"]
+    assert verdict["failed"] == ["solo/words"]
+    assert 0 < verdict["lost_chip_hours"] < verdict["chip_hours"]
+    assert sum(verdict["ends"].values()) > 1
+
+
+def test_only_what_is_newer_and_only_what_went_wrong(folder: Path) -> None:
+    fleet_past.made(folder / HISTORY, time.time(), days=1.0, every=1800.0).close()
+    everything, bad, new = (said(*words).output for words in ((), ("--bad",), ("--since", "1h")))
+    assert "maintenance announced" in everything
+    assert "maintenance announced" not in bad
+    assert "program failed" in bad
+    assert len(new.splitlines()) < len(everything.splitlines())
+    assert new.startswith("In 1 h: 1 run failed")
+    wrong = said("--since", "yesterday")
+    assert (wrong.exit_code, "22:00" in wrong.output) == (2, True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import click
 import jsonschema
 import pexpect
 import pytest
@@ -26,6 +27,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._github.client import Gi
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key
 from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Refused
 from click.testing import CliRunner, Result
+from fleet import wait_until
 from hostile import KINDS, controls
 
 from tpu_fleet.begin.files import SCHEMA
@@ -706,11 +708,27 @@ def test_ctrl_d_ends_a_pasted_mail_and_loses_nothing(tmp_path: Path) -> None:
     at.expect("Ctrl-D ends a pasted text. Press it again")
     at.sendline("today")
     at.expect("Line of the grant")
+    # Python notices an interrupt between the question and the read only at the next key.
+    wait_until("the program sleeps in its read", lambda: state_of(at.pid) == "S", 60)
     at.sendintr()
     at.expect("Nothing was written. To go on from here: .*--first-day today")
     at.expect("Aborted!")
     at.close()
     assert not (tmp_path / "lab").exists()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, click.Abort])
+def test_an_interrupt_beside_the_questions_keeps_the_answers_too(
+    run: Run, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]
+) -> None:
+    monkeypatch.setattr(command, "show", mock.Mock(side_effect=interrupt))
+    result = run("lab", *options_of(), "--yes")
+    assert result.exit_code == 1
+    assert "Nothing was written. To go on from here: tpu-fleet init lab --pro" in result.output
 
 
 def test_nothing_is_broken_within_a_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -739,6 +757,26 @@ def test_a_key_of_another_person_can_be_pasted(run: Run, said: str, people: dict
     users = variables_of(FLEET)["user_accounts_users"]
     assert {user["name"]: user["keys"][0] for user in users[1:]} == people
     assert [user.get("sudo") for user in users] == ["all", *[None] * len(people)]
+
+
+def test_a_key_of_another_person_can_be_in_a_file(run: Run) -> None:
+    Path("bob.pub").write_text(f"{KEY} bob@lab\n")
+    result = run("lab", "--local", "--yes", "--user", "alice", "--people", "bob=bob.pub")
+    assert result.exit_code == 0, result.output
+    assert f"{KEY} bob@lab" in FLEET.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(None, "No such file"), ("", "The key of bob"), ("PRIVATE KEY", "The key of bob")],
+)
+def test_a_file_without_a_key_is_refused(run: Run, text: str | None, reason: str) -> None:
+    if text is not None:
+        Path("bob.pub").write_text(text)
+    result = run("lab", "--local", "--yes", "--people", "bob=bob.pub")
+    assert result.exit_code == 2
+    assert reason in " ".join(result.output.split())
+    assert not Path("lab").exists()
 
 
 def test_a_cut_key_is_refused(run: Run) -> None:
@@ -803,7 +841,7 @@ def test_what_comes_next_logs_gcloud_and_programs_in(run: Run) -> None:
         "gcloud auth login --update-adc",
         "gcloud config set project my-project",
         "gcloud auth application-default set-quota-project my-project",
-        "ansible-playbook tpu.fleet.enable_api",
+        "tpu-fleet project setup --only apis",
         "tpu-fleet doctor",
     ]
 

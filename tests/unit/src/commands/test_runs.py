@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-import click
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
@@ -19,7 +18,6 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Flee
 from click.testing import CliRunner
 
 from tpu_fleet.commands import runs as runs_command
-from tpu_fleet.commands.logs import moment
 from tpu_fleet.commands.many import Many
 from tpu_fleet.commands.runs import as_json, cells_of, described, table_of
 from tpu_fleet.commands.status import Row
@@ -260,13 +258,6 @@ def test_the_program_is_one_argument_of_a_shell() -> None:
     assert command.startswith("exec sudo -n /usr/bin/python3 -I -c ")
     # sshd gives it to the shell as one argument, of which Linux takes 128 KiB.
     assert len(command) < 1 << 16
-
-
-@pytest.mark.parametrize("text", ["yesterday", "5", "2026-13-01"])
-def test_a_moment_that_is_none(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is neither like 90s"):
-        moment(cast(Any, None), cast(Any, None), text)
-    assert moment(cast(Any, None), cast(Any, None), "2026-11-20T08:00:00+00:00") == 1795161600.0
 
 
 @pytest.mark.parametrize("name", ["[/x]", "\x1b]0;pwned\x07", "[red]ok", ":smile:"])

@@ -1,4 +1,4 @@
-"""The story of a run, and who used what."""
+"""The story of a run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import pytest
 
 from tpu_fleet.history.store import Event, Point, Span
 from tpu_fleet.history.story import (
-    IDLE,
     RunStory,
     attempts_of,
-    burns_of,
-    days_of,
     news_of,
     runs_of,
     workers_of,
@@ -134,40 +131,6 @@ def test_an_attempt_that_began_before_the_time_of_the_page_is_there() -> None:
     assert [(one.number, one.begun, one.kind) for one in run.attempts] == [
         (2, 300, "crashed"), (3, 910, ""),
     ]  # fmt: skip
-
-
-def node(begun: float, seen: float, **value: Any) -> Span:
-    told = {"state": "ready", "chips": 8, "ours": True, "usd": 10.0, "billed": 4.0, **value}
-    return Span("node", "pair", told, DAY + begun, DAY + seen)
-
-
-def run(begun: float, seen: float, user: str, state: str = "running") -> Span:
-    return Span("run", f"pair/{user}", {"state": state, "user": user}, DAY + begun, DAY + seen)
-
-
-def test_chip_hours_and_costs_by_day() -> None:
-    nodes = [node(0, 3600), node(90_000, 93_600)]
-    runs = [run(0, 1800, "alice"), run(90_000, 93_600, "alice"), run(90_000, 93_600, "bob")]
-    first, second = days_of(nodes, runs, DAY, DAY + 93_600)
-    assert first.chip_hours == {"alice": 4.0, IDLE: 4.0}
-    assert (first.usd, first.list_usd) == (4.0, 10.0)
-    # Two runs at a time share the chips.
-    assert second.chip_hours == {"alice": 4.0, "bob": 4.0, IDLE: 0.0}
-
-
-@pytest.mark.parametrize("value", [{"ours": False}, {"state": "preempted"}])
-def test_what_is_not_ours_or_not_there_is_not_used(value: dict[str, Any]) -> None:
-    assert [d.chip_hours for d in days_of([node(0, 3600, **value)], [], DAY, DAY + 3600)] == [{}]
-
-
-def test_the_grant_burns_down() -> None:
-    spans = [
-        Span("grant", "32 v4", {"chips": 32, "used": used}, begun, seen)
-        for used, begun, seen in ((8, 0.0, 3600.0), (32, 3600.0, 7200.0))
-    ]
-    (burn,) = burns_of(spans, {"32 v4": 36_000.0})
-    assert (burn.whole, burn.held(), burn.left(7200.0), burn.wasted(7200.0)) == (320, 40, 256, 24)
-    assert burns_of(spans, {}) == []
 
 
 def test_between_success_and_a_new_declaration_a_run_is_not_down() -> None:

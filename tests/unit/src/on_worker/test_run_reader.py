@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_agent.logs import LogFile
+from run_agent.act.logs import LogFile
 
 from tpu_fleet import on_worker
 from tpu_fleet.on_worker import log_files, log_places, run_reader, runs

@@ -49,7 +49,7 @@ def test_workers_that_the_last_look_did_not_ask_are_there(history: History) -> N
     saw(history, NOW - 300, ("pair", "solo"), ("pair", "solo"))
     saw(history, NOW, ("pair", "solo"), ("pair",))
     page = shown(history)
-    assert [name for name, _state, _why in page.workers] == ["pair-w0", "solo-w0"]
+    assert [one.name for one in page.workers] == ["pair-w0", "solo-w0"]
     assert [card.there for card in page.runs] == [True, True]
 
 
@@ -58,7 +58,7 @@ def test_what_a_lost_slice_had_is_of_the_past(history: History) -> None:
     saw(history, NOW, ("solo",), ())
     page = shown(history)
     assert [row.name for row in page.slices] == ["solo"]
-    assert [name for name, _state, _why in page.workers] == ["solo-w0"]
+    assert [one.name for one in page.workers] == ["solo-w0"]
     assert {card.story.slice: card.there for card in page.runs} == {"pair": False, "solo": True}
 
 
@@ -103,7 +103,7 @@ def test_slices_and_workers_are_in_the_order_of_their_numbers(history: History) 
     page = shown(history)
     assert [row.name for row in page.slices] == ["s9", "s10", "s100"]
     workers = [f"{name}-w{at}" for name in ("s9", "s10", "s100") for at in (9, 10)]
-    assert [name for name, _state, _why in page.workers] == workers
+    assert [one.name for one in page.workers] == workers
 
 
 def test_a_zone_that_does_not_answer_is_unknown_and_not_empty(history: History) -> None:
@@ -133,4 +133,38 @@ def test_a_slice_that_is_wanted_and_not_there_needs_attention(history: History) 
         ("solo", "waiting"),
         ("pair", "ready"),
     ]
-    assert ("solo", "no capacity in us-central2-b") in page.attention
+    (need,) = [one for one in page.needs if one.name == "solo"]
+    assert (need.state, need.text, need.anchor) == (
+        "waiting",
+        "no capacity in us-central2-b",
+        "slice/solo",
+    )
+
+
+def test_chips_are_idle_after_ten_minutes_without_a_run(history: History) -> None:
+    for at in (NOW - 1200, NOW - 700, NOW):
+        found = Look(at)
+        look.of_view(found, fleet_past.view_at(at, SLICES, set()))
+        states = {"pair": "running", "solo": "running" if at == NOW - 1200 else "succeeded"}
+        look.of_runs(found, [run_of(name, state) for name, state in states.items()])
+        history.add(found)
+        before = [one for one in shown(history, at).needs if one.state == "idle"]
+        assert len(before) == (at == NOW)
+    (need,) = before
+    assert (need.name, need.since, need.bad) == ("solo", NOW - 700, False)
+    assert need.text == (
+        "4 of 12 chips have no running run: $12.88 an hour by list price, $1.60 of it billed"
+    )
+    tile = next(one for one in shown(history).tiles if one.label == "Chips")
+    assert tile.value == "8 of 12 busy"
+
+
+def test_a_command_names_the_slice_where_two_have_a_run_of_that_name(history: History) -> None:
+    found = Look(NOW)
+    look.of_view(found, fleet_past.view_at(NOW, SLICES, set()))
+    look.of_runs(found, [run_of("pair", "failed"), run_of("solo")])
+    history.add(found)
+    (need,) = [one for one in shown(history).needs if one.state == "failed"]
+    assert need.command == "tpu-fleet logs digits --slice pair"
+    assert need.anchor == "run-pair/digits"
+    assert shown(history).trouble == "1 failed"

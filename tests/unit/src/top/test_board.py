@@ -20,7 +20,7 @@ from tpu_fleet.top.lines import Now
 from tpu_fleet.workers.ask.run_follow import Heard
 from tpu_fleet.workers.ask.run_view import Run
 
-VIEWS = ("slices", "workers", "runs", "grant")
+VIEWS = ("runs", "slices", "workers", "grant")
 HOSTILE = texts(Path("/canary"))
 SIZES = ((80, 24), (160, 50), (30, 8))
 
@@ -134,7 +134,7 @@ def test_before_the_api_has_answered() -> None:
     now = replace(lab().now(), view=view([]), api_at=None, heard={})
     made = board(now)
     assert [line.state for line in made.lines if line.name != "gone"] == ["asking"] * 4
-    assert drawn(made)[2].startswith("Asking the API")
+    assert drawn(made)[3].startswith("Asking the API")
 
 
 def test_help_fits_into_the_smallest_terminal() -> None:
@@ -160,15 +160,14 @@ def test_the_head_says_when_the_grant_ends(last_day: str | None, says: str) -> N
     entry = {**now.view.grant["allocations"][0], "last_day": last_day}
     grant = {**now.view.grant, "allocations": [entry]}
     made = board(replace(now, view=view(["only"], grant=grant)), size=(160, 24))
-    assert says in drawn(made)[1]
+    assert says in drawn(made)[2]
 
 
 def test_an_old_answer_is_called_old() -> None:
     now = lab().now()
-    assert drawn(board(now))[2].strip() == ""
-    assert (
-        drawn(board(replace(now, at=now.at + 600)))[2].strip() == "The API last answered 10 min ago"
-    )
+    assert drawn(board(now))[3].startswith("SLICE")
+    old = drawn(board(replace(now, at=now.at + 600)))
+    assert old[3].strip() == "The API last answered 10 min ago"
 
 
 def test_an_empty_fleet() -> None:
@@ -179,7 +178,7 @@ def test_an_empty_fleet() -> None:
         assert len(drawn(made)) == 24
         assert made.near() == set()
         if name != "grant":
-            assert "Nothing is created yet: ansible-playbook tpu.fleet.site" in "".join(drawn(made))
+            assert "Nothing is created yet: tpu-fleet apply" in "".join(drawn(made))
 
 
 def test_a_run_of_several_on_a_slice() -> None:

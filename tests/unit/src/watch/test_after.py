@@ -142,7 +142,7 @@ def test_how_it_went() -> None:
     known, [message], obstacle = done(OLD, Outcome(job, 0), NOW)
     assert (message.event, message.title, obstacle) == ("finished", "pair was deleted", "")
     assert "no longer cost anything" in message.text
-    assert "fleet_wake=pair" in message.text
+    assert "tpu-fleet slice wake pair" in message.text
     failed = Outcome(job, 2, failures=(("pair-w1", "pair-w1: Bring it: no room"),))
     known, messages, obstacle = done(OLD, failed, NOW)
     assert (messages, obstacle) == ([], "pair-w1: Bring it: no room")

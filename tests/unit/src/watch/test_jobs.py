@@ -15,6 +15,7 @@ from tpu_fleet.watch.jobs import (
     BOOK,
     Jobs,
     Running,
+    _words_of,
     end_left_over,
     limit_of,
     outcome_of,
@@ -146,3 +147,16 @@ def test_only_our_playbooks_are_ended() -> None:
         for process in (ours, other, deaf):
             process.kill()
             process.wait(20)
+
+
+@pytest.mark.parametrize("proc", ["/proc", "/no-proc-as-on-macos"])
+def test_a_left_over_playbook_is_known_by_its_command_line(proc: str) -> None:
+    words = [sys.executable, "-c", "print(flush=True); input()", BOOK]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as process:
+        # Before it runs, the kernel may not have its words yet.
+        assert process.stdout
+        process.stdout.readline()
+        assert BOOK in _words_of(process.pid, Path(proc))
+        process.kill()
+    assert _words_of(process.pid, Path(proc)) == []

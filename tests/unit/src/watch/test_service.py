@@ -127,3 +127,12 @@ def test_what_systemd_refuses_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(service.ServiceError, match="Without systemd"):
         service.install("w.service", "", {"XDG_CONFIG_HOME": str(tmp_path)})
+
+
+def test_without_systemd_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.sys, "platform", "darwin")
+    with pytest.raises(service.ServiceError, match=r"darwin does not have\. Run tpu-fleet watch"):
+        service.install("a.service", "text", {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []

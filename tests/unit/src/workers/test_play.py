@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from tpu_fleet.cli import main
 from tpu_fleet.workers import play as play_module
 from tpu_fleet.workers.inventory.read import PlayError, reason_of
-from tpu_fleet.workers.play import play
+from tpu_fleet.workers.play import ended_by_signals, play
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_template_never_becomes_an_extra_variable(
 @pytest.mark.parametrize(
     "command",
     [
-        "allocation show",
+        "grant show",
         "cp a b:",
         "doctor",
         "exec -- true",
@@ -51,8 +51,8 @@ def test_a_template_never_becomes_an_extra_variable(
         "runs",
         "status",
         "tunnel",
-        "watch --install",
-        "watch --once",
+        "watch install",
+        "watch run --once",
     ],
 )
 def test_every_command_says_the_same_where_there_is_no_fleet(
@@ -126,6 +126,50 @@ def test_a_signal_ends_the_playbook_and_then_the_caller(
         over.set()
         signal.signal(signal.SIGTERM, before)
     assert not Path(f"/proc/{ansible.read_text().strip()}").exists(), "Ansible still runs"
+
+
+def test_the_first_signal_interrupts_ansible_and_the_second_kills_it() -> None:
+    asked: list[int] = []
+
+    def interrupt() -> bool:
+        asked.append(1)
+        return True
+
+    def signals() -> None:
+        with ended_by_signals(interrupt) as over:
+            assert not over()
+            signal.raise_signal(signal.SIGINT)
+            # It ends by itself, in order, and is asked to once.
+            assert [over(), over(), asked] == [False, False, [1]]
+            signal.raise_signal(signal.SIGINT)
+            assert over()
+
+    with pytest.raises(KeyboardInterrupt):
+        signals()
+
+
+@pytest.mark.parametrize(("there", "patience"), [(False, 20.0), (True, 0.0)])
+def test_an_ansible_that_cannot_be_interrupted_is_killed(
+    there: bool, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(play_module, "PATIENCE", patience)
+
+    def signals() -> None:
+        with ended_by_signals(lambda: there) as over:
+            signal.raise_signal(signal.SIGINT)
+            assert over()
+
+    with pytest.raises(KeyboardInterrupt):
+        signals()
+
+
+def test_what_actions_report_reaches_the_caller_whole(ansible: Path) -> None:
+    lines = '{"event": "slice", "slice": "solo"}\\n{"event": "plan"}\\n'
+    script = f"#!/bin/sh\nprintf '{lines}' >> \"$TPU_FLEET_PROGRESS\"\nexit 0\n"
+    (ansible.parent / "ansible-playbook").write_text(script)
+    seen: list[Any] = []
+    assert play("tpu.fleet.site", lambda _event: None, on_progress=seen.append) == 0
+    assert [one["event"] for one in seen] == ["slice", "plan"]
 
 
 def test_the_caller_keeps_its_signal_handlers(ansible: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tpu-fleet allocation`: turn a grant mail into fleet_allocations; show the use of the grant."""
+"""`tpu-fleet grant`: show the grant, import its mail, delete slices after its end."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..show.table import print_tables
 from ..show.waiting import waiting_for
 from ..workers.inventory.fleet_facts import read_fleet
 from ..workers.inventory.read import PlayError, read_inventory
+from .playbook import How, playbook_options, run_playbook
 from .trc_mail import EXAMPLE, GrantEntry, Mail, as_yaml, read_mail, with_ends
 
 # Not a date, so that the checks refuse a fleet file that contains it.
@@ -27,8 +28,11 @@ FILL_IN = "FILL-IN"
 
 
 @click.group()
-def allocation() -> None:
-    """The grant: what may be created, where, and until when."""
+def grant() -> None:
+    """Show the grant, import its mail, delete slices after its end.
+
+    The grant is what may be created, in which zone and tier, and until when.
+    """
 
 
 def _day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> date | None:
@@ -39,13 +43,15 @@ def _day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> dat
     return day
 
 
-@allocation.command("import")
+@grant.command("import")
 @click.option("--ends", callback=_day, metavar="DATE", help="Last day of all entries.")
 @click.option("--days", type=click.IntRange(1), help="Number of days of the grant.")
-@click.option("--from", "start", callback=_day, metavar="DATE", help="The first of those days.")
+@click.option("--first-day", "start", callback=_day, metavar="DATE", help="First of those days.")
 @click.option(
+    "-o",
     "--output",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
     help="Write into this file instead of printing.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the file.")
@@ -58,12 +64,12 @@ def import_(
     reported on standard error and left out, and the exit code is 1: nothing is guessed.
 
     \b
-      tpu-fleet allocation import --from 2026-12-01 < mail.txt
+      tpu-fleet grant import --first-day 2026-12-01 < mail.txt
     """
     if ends and (days or start):
-        raise click.UsageError("--ends is already the last day: leave --days and --from out.")
+        raise click.UsageError("--ends is already the last day: leave --days and --first-day out.")
     if days and not start:
-        raise click.UsageError("--days needs --from, the first of the days.")
+        raise click.UsageError("--days needs --first-day.")
     if output and output.exists() and not force:
         raise click.ClickException(f"{output} exists. Choose another name, or add --force.")
     mail = read_mail(sys.stdin.read())
@@ -97,21 +103,26 @@ def _doubts(mail: Mail, entries: Sequence[GrantEntry], start: date | None) -> li
     lines = [f"line {item.line}: {item.text}\n  {item.why}" for item in mail.unclear]
     if _lasts_unclear(mail, entries, start):
         lines.append(
-            f"The mail says {mail.days} days, but not from when. Give --from with the first day, "
-            f"--ends with the last, or write it where {FILL_IN} stands."
+            f"The mail says {mail.days} days, but not from when. Give --first-day, or --ends "
+            f"with the last day, or write it where {FILL_IN} stands."
         )
     elif any(not entry.ends for entry in entries):
         lines.append(
             "No end was found: entries without one never end. If there is one, give --ends, or "
-            "--days with --from."
+            "--days with --first-day."
         )
     return lines
 
 
-@allocation.command()
+@grant.command()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 def show(machine_readable: bool) -> None:
-    """Show how much of the grant is in use, and when it ends."""
+    """Show how much of the grant is in use, and when it ends.
+
+    \b
+      tpu-fleet grant show
+      tpu-fleet grant show --json | jq .grant.allocations
+    """
     try:
         with waiting_for("Asking the API for nodes, grant and costs"):
             view = read_fleet(read_inventory())
@@ -126,3 +137,27 @@ def show(machine_readable: bool) -> None:
     print_tables(console, grant_table(view))
     for line in view.warnings:
         console.print(f"Warning: {line}", style="yellow", markup=False, soft_wrap=True)
+
+
+@grant.command()
+@playbook_options()
+@click.pass_context
+def expire(context: click.Context, how: How) -> None:
+    """Delete slices whose grant has ended, if they say so.
+
+    Those with on_grant_end: delete, and nothing else; data disks stay. `tpu-fleet watch` does
+    this by itself.
+
+    \b
+      tpu-fleet grant expire --check
+      tpu-fleet grant expire
+
+    It runs the playbook tpu.fleet.expiry, and has its exit code.
+    """
+    ended = run_playbook("expiry", how)
+    if ended.code == 0:
+        gone = [name for name, (phase, _text) in ended.report.slices.items() if phase == "clearing"]
+        says = f"To be deleted: {', '.join(gone)}." if gone and how.check else ""
+        done = ended.report.actions
+        click.echo(says or "\n".join(done) or "No slice is deleted: no grant of one has ended.")
+    context.exit(ended.code)

@@ -19,7 +19,7 @@ LINES = """
 
 
 def import_(text: str, *options: str) -> Result:
-    return CliRunner().invoke(main, ["allocation", "import", *options], input=text)
+    return CliRunner().invoke(main, ["grant", "import", *options], input=text)
 
 
 def allocations(result: Result) -> Any:
@@ -49,8 +49,8 @@ def test_what_is_printed_is_part_of_a_fleet_file() -> None:
 @pytest.mark.parametrize(
     ("options", "ends"),
     [
-        (["--days", "30", "--from", "2027-03-01"], "2027-03-30"),
-        (["--from", "2027-03-01"], "2027-04-29"),
+        (["--days", "30", "--first-day", "2027-03-01"], "2027-03-30"),
+        (["--first-day", "2027-03-01"], "2027-04-29"),
         (["--ends", "2027-12-31"], "2027-12-31"),
         (["--ends", "31 Dec 2027"], "2027-12-31"),
     ],
@@ -89,10 +89,10 @@ def test_what_is_certain_is_printed_and_the_rest_told() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--days", "30"], "--from"),
-        (["--ends", "2027-01-01", "--days", "3"], "leave --days and --from out"),
+        (["--days", "30"], "--first-day"),
+        (["--ends", "2027-01-01", "--days", "3"], "leave --days and --first-day out"),
         (["--ends", "3/4/2027"], "Write it as 2026-12-31"),
-        (["--days", "0", "--from", "2027-01-01"], "--days"),
+        (["--days", "0", "--first-day", "2027-01-01"], "--days"),
     ],
 )
 def test_options_that_do_not_fit(options: list[str], words: str) -> None:

@@ -1,0 +1,169 @@
+"""`tpu-fleet fetch`: bring what runs left on their workers, by the playbook tpu.fleet.collect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Settings
+
+from ..show.figures import amount
+from ..show.output import exit_code, problems
+from ..show.waiting import waiting_for
+from ..workers.ask.run_answers import Answers, ask_for_runs
+from ..workers.inventory.hosts import in_order
+from ..workers.inventory.names import NameOf
+from ..workers.inventory.read import PlayError
+from ..workers.play import Event, play, problem_of
+from .attach import NotReached
+from .many import Many, guarded
+from .options import option_limit, option_slice
+from .runs import no_such_run
+
+BOOK = "tpu.fleet.collect"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What was brought of a run from a worker."""
+
+    run: str
+    worker: str
+    folder: str
+    files: int
+    missing: tuple[str, ...]
+
+    def line(self, here: Path) -> str:
+        """Return it in a line; a folder below this one is named from here."""
+        folder = Path(self.folder)
+        where = folder.relative_to(here) if folder.is_relative_to(here) else folder
+        lacks = f"; not there: {', '.join(self.missing)}" if self.missing else ""
+        return f"{self.run} on {self.worker}: {self._new} {where}{lacks}"
+
+    @property
+    def _new(self) -> str:
+        return f"{amount(self.files, 'new file')} in" if self.files else "nothing new for"
+
+
+@dataclass
+class Report:
+    """What the playbook has reported so far."""
+
+    as_json: bool
+    fetched: list[Fetched] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def on_event(self, event: Event) -> None:
+        """Print a line for each worker when its files are here."""
+        problem = problem_of(event)
+        if problem:
+            host, says = problem
+            if host not in self.failed:
+                self.failed[host] = says
+                click.echo(visible(f"{host}: {says}"), err=True)
+        found = fetched_of(event)
+        if found:
+            self.fetched.append(found)
+            if not self.as_json:
+                click.echo(visible(found.line(Path.cwd())))
+
+
+def fetched_of(event: Event) -> Fetched | None:
+    """Return what a worker's task has brought, if an event is about that."""
+    if event.get("event") != "runner_on_ok":
+        return None
+    data: dict[str, Any] = event.get("event_data", {})
+    result = data.get("res") or {}
+    if data.get("task_action") != BOOK or "folder" not in result:
+        return None
+    missing = tuple(map(str, result["missing"]))
+    return Fetched(
+        str(result["run"]), str(data["host"]), str(result["folder"]), result["files"], missing
+    )
+
+
+def workers_with(answers: Answers, wanted: Sequence[str]) -> list[str]:
+    """Return the workers that have the runs; fail for a run that none of them has."""
+    unknown = [name for name in wanted if name not in answers.names]
+    if unknown:
+        says = " ".join(no_such_run(name, answers.names) for name in unknown)
+        away = exit_code(answers.results) == NotReached.exit_code
+        raise NotReached(says) if away else click.ClickException(says)
+    return in_order({run.host for run in answers.runs if run.run in wanted})
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    "to",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="To this folder.  [default: fleet_results_dir of the fleet file, or collected]",
+)
+@option_slice()
+@option_limit()
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
+@click.pass_context
+def fetch(
+    context: click.Context,
+    to: Path | None,
+    slices: tuple[str, ...],
+    pattern: str | None,
+    machine_readable: bool,
+    wanted: tuple[str, ...],
+) -> None:
+    """Fetch what RUNs left: logs, events, status, results.
+
+    Each worker's files go to DIR/RUN/WORKER. What is here already is not sent again, and what is
+    half here is continued: run the same command again after an interruption, or to get what is new.
+    Nothing is deleted on either side. This runs the playbook tpu.fleet.collect.
+
+    \b
+        tpu-fleet fetch digits
+        tpu-fleet fetch digits words -o ~/results --slice pair
+
+    The exit code is 0 when everything is here, 1 when there is no such run or a worker failed, 2
+    when a worker was not reached.
+    """
+
+    def work() -> int:
+        many = Many(slices, pattern, None, False, Settings(), None)
+        known, names = many.workers()
+        with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
+            answers = ask_for_runs(known, names)
+        lost = problems(answers.results)
+        for line in lost:
+            click.echo(line, err=True)
+        hosts = workers_with(answers, wanted)
+        variables = {"run": ",".join(dict.fromkeys(wanted))}
+        variables |= {"collect_to": str(to.expanduser().absolute())} if to else {}
+        report = Report(machine_readable)
+        with waiting_for(BOOK):
+            code = play(BOOK, report.on_event, limit=",".join(hosts), variables=variables)
+        if code and not report.failed:
+            raise click.ClickException(
+                f"{BOOK} did not finish. With Ansible: ansible-playbook "
+                f"{BOOK} -e run={variables['run']}"
+            )
+        ends = max(1 if code else 0, exit_code(answers.results))
+        if machine_readable:
+            click.echo(json.dumps(summary(report, ends), indent=2))
+        return ends
+
+    try:
+        context.exit(guarded(work, "Interrupted. The same command goes on where this one ended."))
+    except PlayError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def summary(report: Report, code: int) -> dict[str, Any]:
+    """Return everything for programs."""
+    failed = [{"worker": host, "says": says} for host, says in report.failed.items()]
+    return {"fetched": [*map(asdict, report.fetched)], "failed": failed, "exit_code": code}

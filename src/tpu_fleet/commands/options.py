@@ -1,0 +1,47 @@
+"""The options that several commands have in common, each with one meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ..workers.inventory.names import NameOf
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def option_slice(known: str = "slices") -> Callable[[Function], Function]:
+    """Return --slice, which may be given several times; `known` are the names that complete."""
+    return click.option(
+        "--slice",
+        "slices",
+        type=NameOf(known),
+        multiple=True,
+        metavar="NAME",
+        help="Only this slice.",
+    )
+
+
+def option_limit() -> Callable[[Function], Function]:
+    """Return --limit, a pattern of Ansible's."""
+    return click.option(
+        "--limit",
+        "--host",
+        "pattern",
+        type=NameOf("workers"),
+        metavar="PATTERN",
+        help="Only these workers or groups, as for ansible-playbook.",
+    )
+
+
+def option_verbose() -> Callable[[Function], Function]:
+    """Return -v, which is counted."""
+    return click.option(
+        "-v",
+        "--verbose",
+        "verbose",
+        count=True,
+        help="Show everything that Ansible prints; -vv and more is passed on.",
+    )

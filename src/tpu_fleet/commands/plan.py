@@ -1,0 +1,68 @@
+"""`tpu-fleet plan`: what an apply would do."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ..show.plan import as_data, plan_text, something, unknown_of
+from .options import option_slice, option_verbose
+from .playbook import Ended, How, run_playbook, show_failures
+
+NOTHING, ERROR, SOMETHING = 0, 1, 2
+
+
+def code_of(ended: Ended) -> int:
+    """Return 2 if an apply would do something, 0 if not, 1 if that could not be found out."""
+    report = ended.report
+    unreached = {host for host, _why in unknown_of(report)}
+    errors = [one for one in report.failures if one.host not in unreached]
+    if errors or (ended.code and not unreached):
+        return ERROR
+    if something(report):
+        return SOMETHING
+    return ERROR if unreached else NOTHING
+
+
+@click.command()
+@option_slice("declared slices")
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_verbose()
+@click.pass_context
+def plan(
+    context: click.Context, slices: tuple[str, ...], machine_readable: bool, verbose: int
+) -> None:
+    """Show what `tpu-fleet apply` would do; change nothing.
+
+    Slices to create, change and delete, with their list price per hour, what of it the grant pays
+    and until when; machines to set up, with the roles that would change something; runs to start,
+    restart and stop, and why. What cannot be known, because a worker is not reached, stands under
+    "unknown".
+
+    \b
+      tpu-fleet plan
+      tpu-fleet plan --slice pair
+      tpu-fleet plan --json | jq .runs
+
+    It is the playbook tpu.fleet.site in check mode. The exit code is 0 when there is nothing to do,
+    2 when there is something, 1 when that could not be found out.
+    """
+    how = How(check=True, verbose=verbose).limited_to(slices)
+    variables = {"fleet_only": list(slices)} if slices else None
+    ended = run_playbook("site", how, variables, go_on="tpu-fleet plan", quiet=True)
+    code = code_of(ended)
+    if machine_readable:
+        click.echo(json.dumps(as_data(ended.report, code), indent=2))
+    else:
+        show(ended, code)
+    context.exit(code)
+
+
+def show(ended: Ended, code: int) -> None:
+    """Print the plan for a person."""
+    if code == ERROR:
+        show_failures(ended)
+    if ended.report.plan:
+        for line in plan_text(ended.report):
+            click.echo(line)

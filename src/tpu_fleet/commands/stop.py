@@ -1,0 +1,56 @@
+"""`tpu-fleet stop`: stop runs until `tpu-fleet start`."""
+
+from __future__ import annotations
+
+import click
+
+from ..on_worker.run_states import ENDED_OR_STOPPED
+from ..workers.ask.run_view import RunView
+from ..workers.inventory.names import NameOf
+from .many import Many, options_of_workers
+from .verbs import Verb, run_verb
+
+
+def line(view: RunView) -> str:
+    """Return the line for a run that has stopped."""
+    step = "" if view.step is None else f", at about step {view.step}"
+    return f"{view.state_word}{{workers}}{step}"
+
+
+VERB = Verb(
+    "stop",
+    done=lambda _gang, runs: all(run.state in ENDED_OR_STOPPED for run in runs),
+    line=line,
+    seconds=600.0,
+    remains="{run} is not stopped there. On the other workers of its slice it is, so that no "
+    "attempt begins. When they answer: tpu-fleet stop {run}",
+    wanted=lambda gang: not gang.has_ended,
+    nothing="nothing to stop",
+)
+
+
+@click.command()
+@options_of_workers
+@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
+@click.pass_context
+def stop(
+    context: click.Context, many: Many, machine_readable: bool, wanted: tuple[str, ...]
+) -> None:
+    """Stop RUNs on all their workers, until `tpu-fleet start`.
+
+    The program gets its stop signal and its grace seconds to save. A stopped run stays stopped when
+    a machine reboots and when site.yml runs; only a machine that is created again starts it, and
+    `enabled: false` in the fleet file prevents that too.
+
+    \b
+        tpu-fleet stop digits
+        tpu-fleet stop digits words --slice pair
+
+    The login needs sudo on the workers. --timeout is how long to wait until a run has stopped
+    (default: 600); after that it goes on to stop.
+
+    The exit code is 0 when all have stopped or had ended, 1 when there is no such run or one has
+    not stopped in time, 2 when a worker did not answer.
+    """
+    context.exit(run_verb(VERB, many, wanted, machine_readable))

@@ -1,0 +1,280 @@
+"""What the fleet file says of runs and their code tree, as the roles would apply it.
+
+Ansible takes more than a second to evaluate it. The result is kept on this computer until a file
+of the inventory, or the list of workers, changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.state_folder import base_folder
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list import list_path
+
+from ..inventory.ansible_config import inventory_sources
+from ..inventory.hosts import Known
+from ..inventory.names import no_such
+
+if TYPE_CHECKING:
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
+
+KEPT = "sync"
+"""The folder of what is kept, in the state folder."""
+_VERSION = 1
+_RUNS = "{{ ('training_run' | tpu.fleet.role_settings).settings.runs }}"
+_TREES = "{{ ('code_checkout' | tpu.fleet.role_settings).settings | to_json }}"
+_PLACE = "{{ [__code_checkout_here, inventory_dir] | to_json }}"
+_PLAN = (
+    "{{ {'plan': 'training_run' | tpu.fleet.role_plan(records=sync_records), "
+    "'venvs': training_run_venvs} | to_json }}"
+)
+
+
+@dataclass(frozen=True)
+class OnSlice:
+    """What one slice is sent."""
+
+    slice: str
+    keep: int
+    entry: Mapping[str, Any]
+    trees: Sequence[Mapping[str, Any]]
+    expected: Mapping[str, Mapping[str, Any]]
+    requirements: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Runs of one code tree."""
+
+    runs: Sequence[str]
+    tree: str
+    folder: str
+    snapshots: str
+    """The folder in which archives of the tree are kept."""
+    slices: Sequence[OnSlice]
+    elsewhere: Sequence[str] = field(default_factory=tuple)
+    """Other slices that have the tree."""
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Declared:
+        """Return what was kept."""
+        return cls(**{**data, "slices": [OnSlice(**one) for one in data["slices"]]})
+
+
+def declared(known: Known, runs: Sequence[str]) -> Declared:
+    """Return what the fleet file says of runs; refuse those that cannot be synced."""
+    sources = inventory_sources(os.environ, Path.cwd())
+    path = _path(sources, runs)
+    seen = _seen(sources)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["seen"] == seen:
+            return Declared.read(kept["declared"])
+    found = _ask(known, runs)
+    text = json.dumps({"seen": seen, "declared": asdict(found)})
+    # Without it, the next call only takes longer.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(path, text, mode=0o600, uid=os.getuid(), gid=os.getgid())
+    return found
+
+
+def _path(sources: Sequence[str], runs: Sequence[str]) -> Path:
+    digest = hashlib.sha256("\n".join([*sources, "", *runs]).encode()).hexdigest()[:24]
+    return base_folder(os.environ) / KEPT / f"{digest}.json"
+
+
+def _seen(sources: Sequence[str]) -> list[Any]:
+    """Return what changes whenever a file changes that decides what is declared."""
+    paths = [list_path(sources, os.environ), Path(__file__)]
+    paths += [path for source in sources for path in _files(Path(source))]
+    found: list[Any] = [_VERSION]
+    for path in paths:
+        with contextlib.suppress(OSError):
+            there = path.stat()
+            found.append([str(path), there.st_mtime_ns, there.st_size, there.st_ino])
+    return found
+
+
+def _files(source: Path) -> Iterator[Path]:
+    """Yield the files of a source, and of the folders with variables beside it."""
+    if source.is_dir():
+        yield from sorted(path for path in source.rglob("*") if path.is_file())
+        return
+    yield source
+    for name in ("group_vars", "host_vars"):
+        yield from sorted(path for path in (source.parent / name).rglob("*") if path.is_file())
+
+
+# By Ansible
+
+
+def _ask(known: Known, names: Sequence[str]) -> Declared:
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
+
+    from ..inventory.read import PlayError, read_inventory
+
+    try:
+        return _read(read_inventory(), known, names)
+    except (InventoryError, PlayError) as error:
+        raise click.ClickException(f"The fleet file cannot be read: {error}") from error
+
+
+def _read(inventory: Inventory, known: Known, names: Sequence[str]) -> Declared:
+    runs = _named(inventory.of_role("localhost", "training_run", _RUNS), names)
+    tree = _tree_of(runs)
+    slices = list(dict.fromkeys(name for run in runs for name in run["slices"]))
+    settings = json.loads(inventory.of_role("localhost", "code_checkout", _TREES))
+    entry = next((one for one in settings["trees"] if one["name"] == tree), None)
+    if entry is None:
+        raise click.ClickException(f"The fleet file declares no code tree {tree}.")
+    if entry.get("repo"):
+        raise click.ClickException(
+            f"Tree {tree} is a git repository, which the workers fetch themselves. Commit, push, "
+            "and run ansible-playbook tpu.fleet.site; or give the tree a folder instead of repo "
+            "and version."
+        )
+    found = [_on_slice(inventory, known, name, tree, runs) for name in slices]
+    here, snapshots, wanted = found[0][1:]
+    folder = Path(here, Path(str(entry["folder"])).expanduser())
+    there = wanted or sorted(
+        group.removeprefix("tpu_slice_")
+        for group in known.fleet.groups
+        if group.startswith("tpu_slice_")
+    )
+    return Declared(
+        runs=[run["name"] for run in runs],
+        tree=tree,
+        folder=os.path.normpath(folder),
+        snapshots=snapshots,
+        slices=[one[0] for one in found],
+        elsewhere=[name for name in there if group_name("", name) not in _groups(slices)],
+    )
+
+
+def _groups(slices: Sequence[str]) -> set[str]:
+    return {group_name("", name) for name in slices}
+
+
+def _named(declared_runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Any]:
+    known = {str(run["name"]): run for run in declared_runs}
+    for name in names:
+        if name not in known:
+            raise click.ClickException(no_such("run", name, list(known)))
+    found = [known[name] for name in names]
+    for run in found:
+        if not run["enabled"]:
+            raise click.ClickException(
+                f"Run {run['name']} has enabled: false in the fleet file, so it does not run."
+            )
+    return found
+
+
+def _tree_of(runs: Sequence[Mapping[str, Any]]) -> str:
+    trees = {str(run["name"]): str(run.get("code") or "") for run in runs}
+    for name, tree in trees.items():
+        if not tree:
+            raise click.ClickException(
+                f"Run {name} has no code in the fleet file: its command says where its program is. "
+                "Declare a tree with a folder of this computer, and name it as the run's code."
+            )
+        if tree.startswith("/"):
+            raise click.ClickException(
+                f"Run {name} has the folder {tree} of its workers as code, which no tree installs. "
+                "tpu-fleet cp copies files there; a tree with a folder of this computer is synced."
+            )
+    if len(set(trees.values())) > 1:
+        said = ", ".join(f"{name} has {tree}" for name, tree in trees.items())
+        raise click.ClickException(f"These runs have different code: {said}. Sync each by itself.")
+    return next(iter(trees.values()))
+
+
+def _on_slice(
+    inventory: Inventory, known: Known, name: str, tree: str, runs: Sequence[Mapping[str, Any]]
+) -> tuple[OnSlice, str, str, Sequence[str]]:
+    """Return what a slice is sent; the inventory's folder, that of snapshots, the tree's slices."""
+    hosts = workers_of(known, name)
+    play = inventory.of_play("apply.yml")
+    # The keys of gangs are no part of a definition.
+    more = {
+        "training_run_keys": {},
+        "training_run_peers": play.get("training_run_peers", []),
+        "sync_records": {tree: {"version": "any", "path": "any"}},
+    }
+    planned = json.loads(inventory.of_role(hosts[0], "training_run", _PLAN, **more))
+    settings = json.loads(inventory.of_role(hosts[0], "code_checkout", _TREES))
+    here, folder = json.loads(inventory.of_role(hosts[0], "code_checkout", _PLACE))
+    entry = next(one for one in settings["trees"] if one["name"] == tree)
+    if not any(one["name"] == tree for one in here):
+        raise click.ClickException(
+            f"Tree {tree} is not for slice {name}, on which {runs[0]['name']} runs: add it to the "
+            "tree's slices in the fleet file."
+        )
+    mine = [run["name"] for run in runs if name in run["slices"]]
+    files = {file["path"]: file["content"] for file in planned["plan"]["files"]}
+    secret = {file["path"]: file["content"] for file in planned["plan"]["secret_files"]}
+    place = planned["plan"]["folder"]
+    for run in mine:
+        if f"{place}/{run}.json" not in files:
+            raise click.ClickException(
+                f"Run {run} waits for other slices, so slice {name} does not run it yet."
+            )
+    one = OnSlice(
+        slice=name,
+        keep=settings["keep"],
+        entry=entry,
+        trees=here,
+        expected={
+            run: {
+                "definition": json.loads(files[f"{place}/{run}.json"]),
+                "environment": _sha(secret[f"{place}/{run}.env.json"]),
+            }
+            for run in mine
+        },
+        requirements=_requirements(planned["venvs"], name, tree),
+    )
+    return one, folder, str(settings["snapshot_dir"]), entry.get("slices") or []
+
+
+def workers_of(known: Known, name: str) -> Sequence[str]:
+    """Return the workers of a slice; refuse a slice that has none, or an unusable one."""
+    hosts = known.fleet.groups.get(group_name("tpu_slice", name), ())
+    away = [host for host in hosts if host not in known.fleet.targets]
+    if not hosts or away:
+        what = f"{', '.join(away)} cannot be used" if away else "has no workers"
+        raise click.ClickException(
+            f"Slice {name}: {what}. Nothing was changed. tpu-fleet status shows the reason."
+        )
+    return hosts
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _requirements(venvs: Sequence[Mapping[str, Any]], slice_name: str, tree: str) -> dict[str, str]:
+    """Return the files of the tree from which environments of a slice are built."""
+    found = {}
+    for venv in venvs:
+        if venv.get("slices") and slice_name not in venv["slices"]:
+            continue
+        for given in venv.get("editable") or []:
+            if str(given).split("[")[0].split("/")[0] == tree:
+                raise click.ClickException(
+                    f"Environment {venv['name']} installs tree {tree} as editable, so each version "
+                    "of it needs another build. Run ansible-playbook tpu.fleet.site instead."
+                )
+        top, _slash, rest = str(venv.get("requirements") or "").partition("/")
+        if top == tree and rest:
+            found[rest] = str(venv["name"])
+    return found

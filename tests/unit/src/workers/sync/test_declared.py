@@ -1,0 +1,125 @@
+"""Which runs can be synced, and when what is known of them is read again."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
+
+from tpu_fleet.workers.inventory.hosts import Known
+from tpu_fleet.workers.sync import declared
+from tpu_fleet.workers.sync.declared import Declared, OnSlice, workers_of
+
+
+def run(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "enabled": True, "code": "toy", "slices": ["pair"], **more}
+
+
+RUNS = [
+    run("digits"),
+    run("words"),
+    run("off", enabled=False),
+    run("other", code="own"),
+    run("shell", code=None),
+    run("folder", code="/srv/code"),
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["digit"], "There is no run digit. Did you mean digits? There is digits, words"),
+        (["zzz"], "There is no run zzz. There is digits"),
+        (["off"], "Run off has enabled: false"),
+        (["shell"], "Run shell has no code in the fleet file"),
+        (["folder"], "the folder /srv/code of its workers as code"),
+        (["digits", "other"], "different code: digits has toy, other has own"),
+    ],
+)
+def test_what_cannot_be_synced_is_named(names: list[str], words: str) -> None:
+    with pytest.raises(click.ClickException) as error:
+        declared._tree_of(declared._named(RUNS, names))
+    assert words in error.value.message
+
+
+def test_runs_of_one_tree_are_synced_together() -> None:
+    assert declared._tree_of(declared._named(RUNS, ["digits", "words"])) == "toy"
+
+
+def venv(**more: Any) -> dict[str, Any]:
+    return {"name": "jax", "slices": [], "editable": [], "requirements": None, **more}
+
+
+def test_files_of_environments_are_known() -> None:
+    found = declared._requirements([venv(requirements="toy/env/jax.txt")], "pair", "toy")
+    assert found == {"env/jax.txt": "jax"}
+    assert declared._requirements([venv(requirements="own/jax.txt")], "pair", "toy") == {}
+    elsewhere = venv(requirements="toy/jax.txt", editable=["toy"], slices=["solo"])
+    assert declared._requirements([elsewhere], "pair", "toy") == {}
+
+
+@pytest.mark.parametrize("editable", ["toy", "toy/lib", "toy[extra]"])
+def test_an_editable_tree_is_refused(editable: str) -> None:
+    with pytest.raises(click.ClickException, match="installs tree toy as editable"):
+        declared._requirements([venv(editable=["own", editable])], "pair", "toy")
+
+
+def known(*usable: str) -> Known:
+    targets = {name: Target(name, "192.0.2.1") for name in usable}
+    return Known(Path("ssh"), Fleet(targets, {"tpu_slice_pair": ("pair-w0", "pair-w1")}))
+
+
+def test_a_slice_without_all_its_workers_is_refused() -> None:
+    assert list(workers_of(known("pair-w0", "pair-w1"), "pair")) == ["pair-w0", "pair-w1"]
+    with pytest.raises(click.ClickException, match=r"Slice pair: pair-w1 cannot be used\. Nothing"):
+        workers_of(known("pair-w0"), "pair")
+    with pytest.raises(click.ClickException, match=r"Slice solo: has no workers\. Nothing"):
+        workers_of(known("pair-w0"), "solo")
+
+
+FOUND = Declared(
+    runs=["digits"],
+    tree="toy",
+    folder="/code",
+    snapshots="/snapshots",
+    slices=[OnSlice("pair", 3, {"name": "toy"}, [], {}, {})],
+    elsewhere=["solo"],
+)
+
+
+def test_the_fleet_file_is_read_again_when_a_file_of_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory = tmp_path / "inventory"
+    fleet = inventory / "group_vars" / "all" / "fleet.yml"
+    fleet.parent.mkdir(parents=True)
+    fleet.write_text("a: 1\n")
+    monkeypatch.setenv("ANSIBLE_INVENTORY", str(inventory))
+    monkeypatch.setenv("TPU_FLEET_STATE_DIR", str(tmp_path / "state"))
+    asked: list[Any] = []
+
+    def ask(_known: Known, names: Any) -> Declared:
+        asked.append(names)
+        return FOUND
+
+    monkeypatch.setattr(declared, "_ask", ask)
+    for _again in range(2):
+        found = declared.declared(known(), ["digits"])
+        assert found == FOUND or json.loads(json.dumps(found.runs)) == ["digits"]
+    assert asked == [["digits"]]
+    kept = next((tmp_path / "state" / declared.KEPT).iterdir())
+    assert kept.stat().st_mode & 0o777 == 0o600
+    fleet.write_text("a: 22\n")
+    declared.declared(known(), ["digits"])
+    assert len(asked) == 2
+    declared.declared(known(), ["words"])
+    assert len(asked) == 3
+    kept.write_text("half")
+    os.utime(fleet)
+    declared.declared(known(), ["digits"])
+    assert len(asked) == 4

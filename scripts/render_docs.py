@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write the files that are made from the code; with --check only say which are outdated.
 
-They are pages of docs/, and what the command tpu-fleet reads and hands out.
+They are pages of docs/, the READMEs of the roles, and what the command tpu-fleet reads and hands
+out.
 
 scripts/render_docs.py [--check] [--dir DIR]
 """
@@ -11,8 +12,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import ROLES, role_names
 from pages import (
     DOCS,
     PROGRAM,
@@ -23,6 +26,9 @@ from pages import (
     fleet_file,
     gcloud,
     local_cloud,
+    pictures,
+    playbooks,
+    role_readmes,
     schema,
     top,
 )
@@ -32,13 +38,21 @@ PAGES: dict[str, Callable[[], str]] = {
     "doctor.md": doctor.page,
     "errors.md": errors.page,
     "fleet-file.md": fleet_file.page,
-    "gcloud.md": gcloud.page,
+    "internals/gcloud.md": gcloud.page,
     "local-cloud.md": local_cloud.page,
+    "playbooks.md": playbooks.page,
+    "pictures/how-attempts.svg": pictures.attempts,
+    "pictures/how-disk.svg": pictures.disk,
+    "pictures/how-grant.svg": pictures.grant,
+    "pictures/how-system.svg": pictures.system,
     "pictures/top.svg": top.page,
 }
 OF_PROGRAM: dict[str, Callable[[], str]] = {
     "command_line.json": command_line.page,
     "fleet.schema.json": schema.page,
+}
+OF_ROLES: dict[str, Callable[[], str]] = {
+    f"{role}/README.md": partial(role_readmes.page, role) for role in role_names()
 }
 
 
@@ -49,8 +63,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--dir", type=Path, help="write all of them here")
     options = parser.parse_args(argv)
     outdated = []
-    for name, render in {**PAGES, **OF_PROGRAM}.items():
-        folder = options.dir or (PROGRAM if name in OF_PROGRAM else DOCS)
+    for name, render in {**PAGES, **OF_PROGRAM, **OF_ROLES}.items():
+        of_roles = ROLES if name in OF_ROLES else DOCS
+        folder = options.dir or (PROGRAM if name in OF_PROGRAM else of_roles)
         page = folder / name
         text = render()
         if not page.exists() or page.read_text() != text:

@@ -34,6 +34,8 @@ FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERRO
 # What a stage says that is worth to be seen also when all is well: seeds, counts.
 NOTE = "note: "
 TELL_EVERY = 60.0
+# tests/support/warm_ansible.py has what this is about.
+START_ANSIBLE = "TPU_FLEET_TESTS_START_ANSIBLE"
 # How pytest prints what took long.
 SLOW = re.compile(r"(?m)^(\d+[.]\d+)s (?:call|setup|teardown) +((?:local_cloud/)?tests/\S+)")
 
@@ -83,8 +85,8 @@ API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 
 # The scenarios of molecule for roles that other stages of CI apply to machines, and the longest.
 # - tests/machines/e2e applies all roles, most of them without declarations, twice, in check mode
-#   and after a reboot, and logs in to the accounts; tests/machines/stories/test_apply.py has drift,
-#   check mode, secrets, a folder of code on all workers, and an id that another account has.
+#   and after a reboot, and logs in to the accounts; its test_4_apply.py has drift, check mode,
+#   secrets, a folder of code on all workers, and an id that another account has.
 # - tests/machines/hostile_user declares each of these roles but ray_cluster for a person who
 #   replaces their files; its boards are those of tensorboard_server.
 # - tests/cloud/modules has code_checkout and python_env, tests/cloud/run_agent has training_run,
@@ -103,7 +105,9 @@ PRODUCT = (
     *("tests/support", "local_cloud/tests/support"),
 )
 ROLES_CODE = ("plugins", "roles", "playbooks", "extensions/molecule")
-CLOUD = ("local_cloud/src", "plugins/module_utils/_tpu", "plugins/module_utils/_compute")
+# What is started from here.
+PROGRAMS = ("src", "local_cloud/src", "plugins", "roles", "tests/support")
+CLOUD = ("local_cloud/src", "plugins/module_utils/_schema", "plugins/module_utils/_compute")
 
 ANSIBLE_LINT = ("ansible-lint", "--offline")
 # It checks playbooks with the inventory of ansible.cfg, whose cloud need not be up.
@@ -130,7 +134,15 @@ CHECK = (
 # cloud's tests).
 FULL = (
     Stage("stories", in_ci(STORIES)),
-    Stage("molecule", ("scripts/molecule", "test", "--all", "--report", *NIGHT_SCENARIOS)),
+    Stage(
+        "molecule",
+        # All roles on three machines are half of the stage if they are pushed. Here the machines
+        # apply them, as they do for users; at night the stage molecule_push has them task by task.
+        (
+            *("scripts/molecule_by_hosts.py", "--only=without_declarations"),
+            *("test", "--all", "--report", *NIGHT_SCENARIOS),
+        ),
+    ),
     # It starts Ansible for each playbook; half of them are molecule's, which runs them.
     Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
     *(stage for stage in CHECK if stage.name != "unit"),
@@ -319,6 +331,8 @@ def run(stage: Stage, results: Results, running: dict[str, float]) -> None:
     tested = RECORD.committed(stage.name)
     environment = {
         **os.environ,
+        # What CI leaves out starts Ansible's programs, as users do.
+        **({START_ANSIBLE: "1"} if stage in MORE else {}),
         **stage.env,
         "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}",
     }
@@ -380,10 +394,10 @@ def main(names: list[str]) -> int:
         in_turn = tuple(known[name] for name in names)
     stages = (*side_by_side, *in_turn)
     LOGS.mkdir(parents=True, exist_ok=True)
-    # Many stages start tpu-fleet and the local cloud again and again, and where
+    # Many stages start tpu-fleet, the local cloud and run agents again and again, and where
     # PYTHONDONTWRITEBYTECODE is set Python would compile all of them each time.
     subprocess.run(
-        (ROOT / ".venv/bin/python", "-m", "compileall", "-q", "src", "local_cloud/src", "plugins"),
+        (*(ROOT / ".venv/bin/python", "-m", "compileall", "-q"), *PROGRAMS),
         cwd=ROOT,
         check=False,
     )

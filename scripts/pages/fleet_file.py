@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -22,14 +22,18 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     LISTS,
     PLAYBOOK_VARIABLES,
     SCALARS,
-    WORDS,
     Key,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import ROLES, roles_in_order
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
+    ROLES,
+    options_of,
+    roles_in_order,
+)
 
 from . import DOCS, wrapped
 
 EXAMPLE = DOCS / "fleet-file.example.yml"
+EXAMPLES = yaml.safe_load(EXAMPLE.read_text())
 
 HEAD = """\
 # The fleet file, key by key
@@ -44,11 +48,13 @@ this folder. In a template write `inventory_dir`, as in
 below it is empty. A variable whose name is almost that of one of these is an error, also in the
 variables of groups and hosts; all others are your own.
 
-`ansible-playbook tpu.fleet.provision --check` checks the whole file before it sends a request to
-Google, and reports all mistakes at once, with field, value and remedy.
+`tpu-fleet plan` checks the whole file before it sends a request to Google, and reports all mistakes
+at once, with field, value and remedy.
 
-Required keys are marked with *.
+Required keys are marked with *. `texts` is a list of texts, `entries` a list of mappings; `any` is
+explained beside it.
 """
+COMMON_ABOUT = "These mean the same wherever a table says that it has them:"
 
 SCALARS_ABOUT = "Where the fleet is, and what applies to all of it."
 ABOUT = {
@@ -71,121 +77,167 @@ ABOUT = {
     "fleet_service_account": "The account as which slices act, with the least rights.",
 }
 SEE_AROUND = "See [around-the-slice.md](around-the-slice.md)."
-OF_ONE_PLAYBOOK = {
-    "teardown": ("teardown", "The slices to delete, separated by commas, or `all`."),
-    "finish": ("finish", "The slice to [stop or delete](after-the-end.md) after its runs."),
-    "run": ("collect", "The run whose files are [fetched](runs.md#what-it-left)."),
-    "collect_to": ("collect", "Folder on this computer; default `fleet_results_dir`."),
-    "doctor_fix": ("doctor", "Whether to make the [safe repairs](doctor.md)."),
-    "doctor_fail_on": (
-        "doctor",
-        "From which status the playbook fails: `fail`, `warn` or `never`.",
-    ),
-    "metrics_targets_file": ("metrics_targets", "The [file for Prometheus](metrics.md)."),
-    "fleet_run": ("drill", "The run, and `fleet_drill_…`: [drill.md](drill.md) has all of them."),
-    "fleet_github_token": (
-        "git_keys",
-        "The token, and `fleet_github_…`: [git-access.md](git-access.md) has all of them.",
-    ),
-}
 TYPES = {
     "str": "text",
-    "int": "whole number",
+    "int": "integer",
     "number": "number",
-    "bool": "true or false",
+    "bool": "boolean",
     "dict": "mapping",
-    "any": "as described",
+    "any": "any",
     "list": "list",
+}
+LISTS_OF = {"str": "texts", "dict": "entries", "int": "integers", "any": "values"}
+# Keys that mean the same in several places: type with default, meaning, where they stand.
+COMMON = {
+    "adopt": (
+        "boolean (`false`)",
+        "Whether to take over what another tool or fleet created.",
+        ("fleet_disks", "fleet_mosh", "fleet_service_account", "fleet_slices"),
+    ),
+    "description": (
+        "text",
+        "Text on the resource, for people; at most 512 characters.",
+        ("fleet_disks", "fleet_service_account", "fleet_slices"),
+    ),
+    "enabled": (
+        "boolean (`true`)",
+        "Whether it runs, now and after every boot.",
+        ("notebook_server_notebooks", "tensorboard_server_boards", "training_run_runs"),
+    ),
+    "env": (
+        "mapping",
+        "Environment variables. No secrets, because all users of the host can read them.",
+        ("notebook_server_notebooks", "tensorboard_server_boards"),
+    ),
+    "hardening": (
+        "boolean (`true`)",
+        "Whether it can never gain rights that its user does not have. With `false`, `sudo` works.",
+        ("notebook_server_notebooks", "tensorboard_server_boards"),
+    ),
+    "labels": ("mapping", "Labels of the resource.", ("fleet_disks", "fleet_slices")),
+    "memory_max": (
+        "text",
+        "Maximum memory, as systemd writes it (`8G`, `25%`).",
+        ("notebook_server_notebooks", "tensorboard_server_boards"),
+    ),
+    "secrets": (
+        "texts",
+        "Sets of `env_secrets_sets` whose variables go into its environment.",
+        ("notebook_server_notebooks", "tensorboard_server_boards"),
+    ),
+    "slices": (
+        "texts",
+        "Names of the slices that the entry is for. By default all.",
+        (
+            *("bucket_mount_buckets", "code_checkout_trees", "data_disk_disks"),
+            *("env_secrets_sets", "git_access_identities", "git_access_keys"),
+            *("notebook_server_notebooks", "python_env_venvs", "tensorboard_server_boards"),
+            *("user_accounts_users", "user_shell_people"),
+        ),
+    ),
+    "state": (
+        "`present`, `absent` (`present`)",
+        "`absent` removes it.",
+        ("fleet_disks", "fleet_mosh", "fleet_project_keys", "fleet_service_account"),
+    ),
+    "worker": (
+        "integer (`0`)",
+        "Index of the worker that has it.",
+        ("nfs_share_shares", "notebook_server_notebooks", "tensorboard_server_boards"),
+    ),
 }
 
 
 def page() -> str:
     """Return the page of the fleet file: a section for each variable."""
     examples = example_sections()
-    parts = [HEAD.rstrip()]
-    parts.append("## Single variables")
-    parts.append(wrapped(SCALARS_ABOUT))
-    parts.append(keys_table(SCALARS, {}))
-    parts.append(examples["fleet"])
-    for variable, keys in {**LISTS, **{n: key.options for n, key in NOTIFIED.items()}}.items():
-        parts.append(f"## {variable}")
-        parts.append(wrapped(ABOUT[variable]))
-        parts.append(f"A list{or_word(variable)} of entries with these keys:")
-        parts += tables(keys, node_options())
-        parts.append(examples[variable])
-    for variable, key in SELF_SETUP.items():
-        parts.append(f"## {variable}")
-        parts.append(wrapped(ABOUT[variable]))
-        parts.append("A mapping with these keys:")
-        parts += tables(key.options, {})
-        parts.append(examples[variable])
-    for variable, key in AROUND.items():
-        parts.append(f"## {variable}")
-        parts.append(wrapped(f"{ABOUT[variable]} {SEE_AROUND}"))
+    parts = [HEAD.rstrip(), "## Common keys", COMMON_ABOUT]
+    parts.append(table([f"`{key}` | {kind} | {told}" for key, (kind, told, _) in COMMON.items()]))
+    parts += ["## Single variables", SCALARS_ABOUT, keys_table(SCALARS, {}), examples["fleet"]]
+    variables = {
+        **{name: Key("list", elements="dict", options=keys) for name, keys in LISTS.items()},
+        **{**NOTIFIED, **SELF_SETUP, **AROUND},
+    }
+    for name, key in variables.items():
+        see = f" {SEE_AROUND}" if name in AROUND else ""
+        parts += [f"## {name}", wrapped(ABOUT[name] + see)]
         if key.options:
-            is_list = key.type == "list"
-            parts.append(f"A {'list of entries' if is_list else 'mapping'} with these keys:")
-            parts += tables(key.options, {})
-        parts.append(examples[variable])
+            parts += tables(key.options, node_options() if name in LISTS else {}, name)
+        parts.append(examples[name])
     for role in roles_in_order():
         parts += role_section(role, examples)
+    names = ", ".join(f"`{name}`" for name in PLAYBOOK_VARIABLES)
     parts.append("## Variables of the playbooks")
-    parts.append("Set them in the fleet file, or for one run with `-e` on the command line.")
-    rows = [
-        f"| `{name}` | {code(key.default)} | {key.description} |"
-        for name, key in PLAYBOOK_VARIABLES.items()
-    ]
-    parts.append("\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows]))
-    parts.append("Further variables belong to one playbook each:")
-    rows = [
-        f"| `{name}` | `tpu.fleet.{playbook}` | {meaning} |"
-        for name, (playbook, meaning) in OF_ONE_PLAYBOOK.items()
-    ]
-    parts.append("\n".join(["| variable | playbook | meaning |", "| --- | --- | --- |", *rows]))
+    parts.append(wrapped(f"Explained in [playbooks.md](playbooks.md#variables): {names}."))
     return "\n\n".join(parts) + "\n"
 
 
 def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
-    """Return the section of one role: all its variables, and the keys of those that have keys."""
+    """Return the section of one role: its lists with their keys, and the names of its settings."""
     path = ROLES / role / "meta" / "argument_specs.yml"
     spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
     options = spec["options"]
-    keys = role_keys(options)
     parts = [f"## The role {role}", f"{spec['short_description']}."]
-    parts.append(keys_table(keys, options))
-    for variable, key in keys.items():
-        if not key.options:
-            continue
-        kind = "A list of entries" if key.type == "list" else "A mapping"
-        parts.append(f"### {variable}")
-        parts.append(f"{kind} with these keys:")
-        parts += tables(key.options, options[variable]["options"])
-        parts += [examples[variable]] if variable in examples else []
+    settings = []
+    for variable, key in role_keys(options).items():
+        if key.options and variable in examples:
+            parts.append(f"### {variable}")
+            parts += tables(key.options, options[variable]["options"], variable)
+            parts.append(examples[variable])
+        elif variable not in given_by_playbooks(role):
+            settings.append(f"`{variable}`")
+    if settings:
+        readme = f"[role's README](../roles/{role}/README.md#variables)"
+        parts.append(wrapped(f"Settings, in the {readme}: {', '.join(settings)}."))
     return parts
 
 
-def tables(keys: Mapping[str, Key], fallback: Mapping[str, Any], above: str = "") -> list[str]:
+def given_by_playbooks(role: str) -> set[str]:
+    """Name the variables of a role that a fleet file has no need to set.
+
+    Their values come from the inventory, from the variables of another role, or from a playbook.
+    """
+    told = yaml.safe_load((ROLES.parent / "playbooks/vars/apply.yml").read_text())
+    options = options_of(role)
+    found = {name for name in options if name in told}
+    for name, option in options.items():
+        text, default = text_of(option["description"]), str(option.get("default", ""))
+        if re.search(r"inventory_hostname|tpu_vm_|fleet_ray_", default) and name not in EXAMPLES:
+            found.add(name)
+        if re.search(r"The default is `(tpu_vm_\w+|\w+_venvs|\w+_users)`|[Pp]laybooks? ", text):
+            found.add(name)
+    return found
+
+
+def tables(keys: Mapping[str, Key], fallback: Mapping[str, Any], place: str) -> list[str]:
     """Return the table of some keys, and the tables of their own keys."""
-    parts = [keys_table(keys, fallback)]
+    common = [name for name in keys if place in COMMON.get(name, ((), (), ()))[2]]
+    parts = [keys_table({n: k for n, k in keys.items() if n not in common}, fallback)]
+    if common:
+        names = ", ".join(f"`{name}`" for name in common)
+        parts.append(f"Also [common](#common-keys): {names}.")
     for name, key in keys.items():
         if key.options:
-            of = f"{above}.{name}".lstrip(".")
-            parts.append(f"Each of `{of}` has:" if key.type == "list" else f"`{of}` has:")
+            parts.append(f"{kind_of(key)} of `{name}`:")
             known = fallback.get(name, {})
             inner = known.get("suboptions") or known.get("options", {})
-            parts += tables(key.options, inner, of)
+            parts += tables(key.options, inner, f"{place}.{name}")
     return parts
 
 
-def or_word(variable: str) -> str:
-    """Return the word that is allowed instead of the list."""
-    word = WORDS.get(variable)
-    return f" (or the word `{word}`)" if word else ""
+def kind_of(key: Key) -> str:
+    """Return what has a table of keys: each entry of a list, or a mapping."""
+    return "Keys of an entry" if key.type == "list" else "Keys"
+
+
+def table(rows: Iterable[str], head: str = "key | type (default) | meaning") -> str:
+    """Return a table in Markdown, with no more signs than it needs."""
+    return "\n".join([head, "|".join("---" for _ in head.split("|")), *rows])
 
 
 def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
     """Return the table of some keys; the fallback has what the schema lacks."""
-    rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
+    rows = []
     for name, key in keys.items():
         option = fallback.get(name, {})
         if not key.description and "description" not in option:
@@ -194,22 +246,18 @@ def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
                 "_schema/keys.py, or describe the option in _ansible/fragments.py."
             )
         meaning = key.description or text_of(option["description"])
-        default = key.default or default_of(option)
+        default = code(key.default or default_of(option))
         star = " *" if key.required else ""
-        rows.append(f"| `{name}`{star} | {type_of(key)} | {code(default)} | {meaning} |")
-    return "\n".join(rows)
+        kind = f"{type_of(key)} ({default})" if default else type_of(key)
+        rows.append(f"`{name}`{star} | {kind} | {meaning}")
+    return table(rows)
 
 
 def type_of(key: Key) -> str:
     """Return the allowed values, in words."""
     if key.choices:
-        return " · ".join(f"`{choice}`" for choice in key.choices)
-    if key.type == "list":
-        elements = {"str": "texts", "dict": "mappings", "int": "numbers", "any": "values"}[
-            key.elements or "str"
-        ]
-        return f"list of {elements}"
-    return TYPES[key.type]
+        return ", ".join(f"`{choice}`" for choice in key.choices)
+    return LISTS_OF[key.elements or "str"] if key.type == "list" else TYPES[key.type]
 
 
 def default_of(option: Mapping[str, Any]) -> str:

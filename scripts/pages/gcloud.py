@@ -1,4 +1,4 @@
-"""docs/gcloud.md: the hand-written text, with tables of the commands that the tests run."""
+"""docs/internals/gcloud.md: the hand-written text, with tables of commands that the tests run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from tpu_local_cloud.commands.lifecycle import ABSENT, DEFAULT_PORT, Cloud, expo
 
 from . import DOCS, ROOT, filled
 
-PAGE = DOCS / "gcloud.md"
+PAGE = DOCS / "internals" / "gcloud.md"
 COMMANDS = ROOT / "local_cloud/tests/gcloud/commands"
 # Words of a command that are followed by other words.
 GROUPS = (
     "accelerator-types",
-    "advice",
     "bulk",
-    "execution-groups",
     "future-reservations",
     "images",
     "instance-groups",

@@ -25,7 +25,7 @@ SITE = ROOT / ".work" / "site"
 REPOSITORY = "https://github.com/tpu-fleet/tpu.fleet"
 PAGES = (
     *("README.md", "CHANGELOG.rst", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md"),
-    "docs/*.md",
+    *("docs/*.md", "docs/internals/*.md"),
     *("roles/*/README.md", "examples/*/README.md", "local_cloud/README.md"),
 )
 # It says which pages there are, by kind.
@@ -33,7 +33,12 @@ CONTENTS = ROOT / "docs" / "README.md"
 # What antsibull-docs makes is only in the site.
 FROM_CODE = "\n[Modules, plugins and roles](../collection/index.rst) have pages from the code.\n"
 HOME = "index.md"
+# What the first page of the site has behind its first picture.
+CARDS = Path(__file__).with_name("cards.md")
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
+# A link whose text is the name of the file gets the title of the page.
+BY_NAME = re.compile(r"\[`?((?:[\w./-]+/)?[\w-]+\.md)`?\](?=\(([^)\s#]+))")
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 ANCHOR = re.compile(r'^<a id="([^"]+)"></a>$', re.MULTILINE)
 CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 # The labels of Ansible's own documentation that the reference names, and where they are.
@@ -103,8 +108,11 @@ def lay_out() -> None:
         if page:
             (folder / name).write_text(page)
     contents.write_text(f"---\norphan: true\n---\n{text}")
-    with (SOURCE / HOME).open("a") as home:
-        home.write(toctree(f"{title} <{folder.name}/{name}>" for title, name, _page in kinds))
+    home = SOURCE / HOME
+    picture = re.compile(r"^!\[.*$", re.MULTILINE)
+    first = picture.sub(lambda found: f"{found[0]}\n\n{CARDS.read_text()}", home.read_text(), 1)
+    tree = toctree(f"{title} <{folder.name}/{name}>" for title, name, _page in kinds)
+    home.write_text(first + tree)
 
 
 def place_of(path: Path) -> str:
@@ -127,8 +135,16 @@ def for_sphinx(text: str, path: Path, pages: Set[Path]) -> str:
         kind = "tree" if target.is_dir() else "blob"
         return f"{REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{anchor}"
 
+    def named(found: re.Match[str]) -> str:
+        target = (path.parent / found[2]).resolve()
+        is_meant = target in pages and target.name == Path(found[1]).name
+        title = TITLE.search(target.read_text()) if is_meant else None
+        return f"[{title[1]}]" if title else found[0]
+
     parts = CODE.split(text)
-    parts[::2] = [LINK.sub(link, ANCHOR.sub(r"(\1)=", part)) for part in parts[::2]]
+    parts[::2] = [
+        LINK.sub(link, BY_NAME.sub(named, ANCHOR.sub(r"(\1)=", part))) for part in parts[::2]
+    ]
     return "".join(parts)
 
 
@@ -137,6 +153,7 @@ def kinds_of(contents: str) -> Iterator[tuple[str, str, str]]:
 
     A section that names one page is that page, and yields no text.
     """
+    known: set[str] = set()
     for section in re.split(r"(?m)^## ", contents)[1:]:
         title, _newline, text = section.partition("\n")
         if title == "Reference":
@@ -146,8 +163,11 @@ def kinds_of(contents: str) -> Iterator[tuple[str, str, str]]:
         if len(pages) == 1:
             yield title, pages[0], ""
         else:
-            name = title.lower().replace(" ", "-")
-            yield title, f"{name}.md", f"# {title}\n{text}{toctree(pages)}"
+            # A page stands below the first section that names it.
+            new = [page for page in pages if page not in known]
+            name = title.lower().replace(" ", "-").replace(",", "")
+            yield title, f"{name}.md", f"# {title}\n{text}{toctree(new)}"
+        known.update(pages)
 
 
 def toctree(pages: Iterable[str]) -> str:

@@ -12,7 +12,9 @@ from finish import finished
 
 project = "tpu.fleet"
 copyright = "the tpu.fleet authors"
-extensions = ["myst_parser", "sphinx.ext.intersphinx", "sphinx_antsibull_ext"]
+extensions = [
+    *("myst_parser", "sphinx.ext.intersphinx", "sphinx_antsibull_ext", "sphinx_copybutton"),
+]
 root_doc = "index"
 # As GitHub shows them: headings of all levels have anchors, and -- stays as it is.
 myst_heading_anchors = 6
@@ -31,6 +33,12 @@ antsibull_ext_color_scheme = "default"
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_extra_path = ["extra"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
+# What is typed, without the prompt and without what is printed.
+copybutton_prompt_text = r"\$ "
+copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
 html_title = "tpu.fleet"
 html_copy_source = False
 html_show_sourcelink = False
@@ -38,6 +46,7 @@ html_show_sourcelink = False
 html_sidebars: dict[str, list[str]] = {"docs/tutorial": []}
 html_theme_options = {
     "github_url": "https://github.com/tpu-fleet/tpu.fleet",
+    "header_links_before_dropdown": 4,
     "show_prev_next": False,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],

@@ -2,7 +2,9 @@
 """Look at the built site in a browser: scripts/site/look.py [WIDTH]...
 
 No table hides what is at its right, no page is wider than the window, no text of an error scrolls,
-and pictures lead to their full size. It needs chromium (scripts/test-packages) and `make site`.
+and pictures lead to their full size. The search finds the page of a word first, copied commands
+have no prompt, and the page for what is not found leads back. It needs chromium
+(scripts/test-packages) and `make site`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,28 @@ from playwright.sync_api import Browser, sync_playwright
 
 SITE = Path(__file__).resolve().parents[2] / ".work" / "site"
 WIDTHS = (390, 1280)
-PAGES = ("*.html", "docs/*.html", "roles/*/*.html", "examples/*/*.html")
+PAGES = ("*.html", "docs/*.html", "docs/internals/*.html", "roles/*/*.html", "examples/*/*.html")
+# What people search for, and the page that they mean.
+SEARCHES = {
+    "install": "docs/install.html",
+    "log in": "docs/log-in.html",
+    "checkpoints": "docs/data-and-checkpoints.html",
+    "wandb": "docs/secrets.html",
+    "upgrade": "docs/upgrade.html",
+    "glossary": "docs/glossary.html",
+    "grant": "docs/grant.html",
+    "fleet_slices": "docs/fleet-file.html",
+    "watch": "docs/watch.html",
+    "drill": "docs/drill.html",
+    "python": "docs/python.html",
+}
+# The button selects what it copies in a field of its own.
+COPIED = """() => {
+  let copied = "";
+  document.addEventListener("copy", () => { copied = document.activeElement.value || ""; });
+  document.querySelector("button.copybtn").click();
+  return copied;
+}"""
 FAULTS = """() => {
   const found = [];
   const hides = (one) => one.scrollWidth > one.clientWidth + 1;
@@ -52,6 +75,7 @@ def main(words: list[str]) -> int:
             for width in map(int, words or map(str, WIDTHS))
             for name, fault in faults_of(browser, width)
         ]
+        faults += [*searches(browser), *copies(browser), *not_found(browser)]
         browser.close()
     print("\n".join(faults) or "Each page of the site fits.")
     return 1 if faults else 0
@@ -64,6 +88,39 @@ def faults_of(browser: Browser, width: int) -> Iterator[tuple[str, str]]:
         page.goto(path.as_uri(), wait_until="domcontentloaded")
         for fault in page.evaluate(FAULTS):
             yield path.relative_to(SITE).as_posix(), fault
+    page.close()
+
+
+def searches(browser: Browser) -> Iterator[str]:
+    """Yield the words for which the search does not find their page first."""
+    page = browser.new_page()
+    for words, wanted in SEARCHES.items():
+        page.goto(f"{(SITE / 'search.html').as_uri()}?q={words.replace(' ', '+')}")
+        first = page.locator("#search-results li a").first
+        found = str(first.get_attribute("href", timeout=60_000)).partition("#")[0].partition("?")[0]
+        if not found.endswith(wanted):
+            yield f"the search for {words} finds {found} first"
+    page.close()
+
+
+def copies(browser: Browser) -> Iterator[str]:
+    """Yield what a button of a block of commands copies beside the commands."""
+    page = browser.new_page()
+    page.goto((SITE / "docs/install.html").as_uri())
+    page.locator("button.copybtn").first.wait_for(state="attached", timeout=60_000)
+    copied = page.evaluate(COPIED)
+    lines = copied.splitlines()
+    if not lines or any(line.startswith("$") for line in lines):
+        yield f"docs/install.html: its first button copies {copied!r}"
+    page.close()
+
+
+def not_found(browser: Browser) -> Iterator[str]:
+    """Yield where the page for what is not found does not lead to the first page."""
+    page = browser.new_page()
+    page.goto((SITE / "404.html").as_uri())
+    if page.locator("#home").evaluate("link => link.href") != (SITE / "index.html").as_uri():
+        yield "404.html does not lead to index.html"
     page.close()
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Draw the pictures of docs/pod-scale.md, and fill its tables, from records of benchmarks/pod.py
-and benchmarks/answering_hosts.py.
+"""Draw the pictures of docs/internals/pod-scale.md, and fill its tables.
+
+They are made from records of benchmarks/pod.py and benchmarks/answering_hosts.py.
 
 .venv/bin/uv pip install --require-hashes -r requirements/bench.txt
 .venv/bin/python benchmarks/plot.py
@@ -20,7 +21,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, StrMethodFo
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks/records"
-PAGE = ROOT / "docs/pod-scale.md"
+PAGE = ROOT / "docs/internals/pod-scale.md"
 PICTURES = ROOT / "docs/pictures"
 
 COLOURS = {

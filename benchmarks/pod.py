@@ -7,7 +7,8 @@
 Makes a local cloud of its own with one slice of so many small machines, through the fleet file as a
 user does. Every contender runs once to warm up, then all of them in turn. CPU is that of the
 controller: of the command and everything that it starts, without the machines, which stand on the
-same computer. What the hosts saw is counted in the logs of their sshds. docs/pod-scale.md explains.
+same computer. What the hosts saw is counted in the logs of their sshds.
+docs/internals/pod-scale.md explains.
 """
 
 from __future__ import annotations

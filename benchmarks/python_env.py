@@ -152,7 +152,7 @@ def one_round(folder: Path, specs: list[VenvSpec], *, pip: bool) -> dict[str, di
     found["uv"] = timed("uv, from nothing (an uncached worker)", lambda: with_uv(alone, specs))
     found["uv again"] = timed("uv, with its own cache", lambda: with_uv(alone, specs))
 
-    server = package_cache.serve(
+    server = package_cache.Server(
         {
             "address": "127.0.0.1",
             "port": 0,
@@ -160,7 +160,7 @@ def one_round(folder: Path, specs: list[VenvSpec], *, pip: bool) -> dict[str, di
             "indexes": {"default": os.environ.get("UV_DEFAULT_INDEX", "")},
         }
     )
-    cache = server.RequestHandlerClass.cache  # type: ignore[attr-defined]
+    cache = server.cache
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
     try:

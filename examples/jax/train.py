@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -185,12 +186,12 @@ def train(
     return final
 
 
-def tell(step: int, loss: float) -> None:
+def tell(step: int, loss: float, steps: int) -> None:
     """Report the progress to the run agent: `tpu-fleet runs` and the fleet's page show it."""
     place = os.environ.get("TPU_FLEET_PROGRESS")
     if place:
         new = Path(f"{place}.new")
-        new.write_text(json.dumps({"step": step, "loss": loss}))
+        new.write_text(json.dumps({"step": step, "loss": loss, "total_steps": steps}))
         new.replace(place)
 
 
@@ -199,7 +200,7 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     join_the_others()
     stop = Stop()  # after JAX, which has a handler of its own
-    return STOPPED if train(options, stop, tell) is None else 0
+    return STOPPED if train(options, stop, partial(tell, steps=options.steps)) is None else 0
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def train(options: argparse.Namespace, gang: Gang, stop: Stop) -> dict[str, Any]
         done = step + 1
         if done % options.log_every == 0 or done == options.steps:
             print(f"worker {me}: step {done} loss {loss.item():.6f}", flush=True)
-            tell(done, loss.item())
+            tell(done, loss.item(), options.steps)
         if stopping or done % options.checkpoint_every == 0 or done == options.steps:
             state = {"network": network.state_dict(), "optimizer": optimizer.state_dict()}
             store.save(done, on_host(state))
@@ -157,12 +157,12 @@ def train(options: argparse.Namespace, gang: Gang, stop: Stop) -> dict[str, Any]
     return final
 
 
-def tell(step: int, loss: float) -> None:
+def tell(step: int, loss: float, steps: int) -> None:
     """Report the progress to the run agent: `tpu-fleet runs` and the fleet's page show it."""
     place = os.environ.get("TPU_FLEET_PROGRESS")
     if place:
         new = Path(f"{place}.new")
-        new.write_text(json.dumps({"step": step, "loss": loss}))
+        new.write_text(json.dumps({"step": step, "loss": loss, "total_steps": steps}))
         new.replace(place)
 
 

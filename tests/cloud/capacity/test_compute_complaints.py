@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared imp
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import check_slices
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from emulator import CloudClock, Emulator
+from warm_ansible import run_ansible
 
 ZONE, FAR, NEW = "us-central1-b", "us-east5-a", "us-central1-c"
 DELAYS = {"create": 60.0, "delete": 30.0, "update": 0.0, "fail": 45.0}
@@ -138,13 +138,8 @@ def test_old_tools_see_nothing(lab: Lab, tmp_path: Path) -> None:
     assert requests.get(f"{nodes}/one", timeout=10).status_code == 404
     inventory = tmp_path / "fleet.tpu.yml"
     inventory.write_text(f"plugin: tpu.fleet.tpu\nprojects: [{lab.cloud.project}]\n")
-    done = subprocess.run(
-        ["ansible-inventory", "-i", str(inventory), "--list"],
-        env={**os.environ, **lab.cloud.env(HOME=str(tmp_path))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("ansible-inventory", "-i", str(inventory), "--list")
+    done = run_ansible(words, {**os.environ, **lab.cloud.env(HOME=str(tmp_path))}, tmp_path)
     assert done.returncode == 0, done.stderr
     listing = json.loads(done.stdout)
     assert listing["tpu"]["hosts"] == ["one"]

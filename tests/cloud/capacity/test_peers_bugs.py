@@ -3,7 +3,7 @@
 The numbers are those of a list of 22 bugs. What is not here belongs to other parts:
 
 11 kinds of chip devices: tests/unit/plugins/module_utils/_host/test_chips.py · 12 a lock file of
-another user: tests/unit/roles/training_run/run_agent/test_parts.py · 13 no restart by a login
+another user: tests/unit/roles/training_run/run_agent/act/test_devices.py · 13 no restart by a login
 shell, 14 session names that are prefixes, 18 a reboot in the middle: tests/cloud/run_agent · 15 one
 worker out of reach is not "ok": tests/cloud/run_agent (a worker that stays away) · 17 the package
 lock of the first boot: tests/unit/plugins/modules/test_first_boot.py · 19 a Python too old for the

@@ -205,13 +205,23 @@ def test_a_state_folder_elsewhere_is_remembered(farm: Farm, tmp_path: Path) -> N
 def test_a_worker_that_cannot_be_used_is_not_passed_over(farm: Farm, tmp_path: Path) -> None:
     fleet = Fleet(tmp_path / "fleet", farm, {"pair": 2})
     fleet.groups["tpu_unavailable"] = {"pair-w1": {}}
-    del fleet.groups["tpu"]["pair-w1"]
+    usable = fleet.groups["tpu"].pop("pair-w1")
     fleet.write()
     done = fleet.run("exec", "--group", "--", "echo a")
     assert done.returncode == 2
     assert done.stdout == "pair-w0 said:\na\n"
     assert "pair-w1: unavailable: " in done.stderr
     assert "1 of 2 ok; no result: pair-w1" in done.stderr
+
+    # As soon as it can be used, no command has to be told so.
+    fleet.groups["tpu"]["pair-w1"] = usable
+    fleet.groups["tpu_unavailable"] = {}
+    fleet.write()
+    done = fleet.run("exec", "--no-refresh", "--group", "--", "echo b")
+    assert "pair-w1: unavailable: " in done.stderr
+    done = fleet.run("exec", "--group", "--", "echo b")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "pair-w[0-1] (2) said:\nb\n"
 
 
 def test_no_fleet_here(tmp_path: Path, farm: Farm) -> None:

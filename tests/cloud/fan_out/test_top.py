@@ -142,7 +142,7 @@ def test_another_command_has_the_terminal_meanwhile(terminal: Tmux, fleet: Fleet
     terminal.type("x")
     terminal.until(lambda text: "3/3 workers answer" in text)
     # It goes on.
-    terminal.type("2")
+    terminal.type("3")
     terminal.until(lambda text: "WORKER" in text)
     assert state(terminal) == ["1", "0", "0"]
     terminal.type("q")
@@ -168,12 +168,13 @@ def test_one_table_without_a_screen(fleet: Fleet, dumb: bool) -> None:
     assert "3/3 workers answer" in done.stdout
     assert "\x1b" not in done.stdout
     for name in ("pair", "solo"):
-        assert any(line.split()[:2] == [name, "idle"] for line in done.stdout.splitlines())
+        rows = [line.split()[:3] for line in done.stdout.splitlines()]
+        assert ["-", name, "idle"] in rows
 
 
 def test_a_folder_without_a_fleet(tmp_path: Path, fleet: Fleet) -> None:
-    done = fleet.run("top", "--every", "0")
-    assert (done.returncode, "--every" in done.stderr) == (2, True)
+    done = fleet.run("top", "--interval", "0")
+    assert (done.returncode, "--interval" in done.stderr) == (2, True)
 
 
 def test_workers_that_go_and_come_back(

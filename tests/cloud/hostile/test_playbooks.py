@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 from hostile import DRILLED, controls, nonsense, poisoned, snapshot, spoilt, texts, written
+from warm_ansible import run_ansible
 
 ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("TPU_FLEET_HOSTILE_SEED", "20261123"))
@@ -222,13 +223,13 @@ class Controller:
     def play(self, book: str, *words: str) -> str:
         """Run a playbook on the workers; return what it printed, and see that no harm was done."""
         ours = {name: value for name, value in os.environ.items() if "ANSIBLE" not in name}
-        done = subprocess.run(
+        done = run_ansible(
             (
-                Path(sys.executable).with_name("ansible-playbook"),
-                *("-i", self.folder / "hosts.yml", self.folder / "playbooks" / book),
+                "ansible-playbook",
+                *("-i", str(self.folder / "hosts.yml"), str(self.folder / "playbooks" / book)),
                 *("--limit", "tpu", *words),
             ),
-            env={
+            {
                 **ours,
                 "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
                 "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
@@ -243,12 +244,8 @@ class Controller:
                 "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
                 "PWD": str(self.folder),
             },
-            cwd=self.folder,
-            check=False,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=280,
+            self.folder,
+            limit=280,
         )
         assert "ERROR! " not in done.stderr, done.stderr[-2000:]
         recap = done.stdout.partition("PLAY RECAP")[2]

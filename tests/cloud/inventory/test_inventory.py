@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from warm_ansible import run_ansible
 
 if TYPE_CHECKING:
     from emulator import Emulator
@@ -38,14 +39,7 @@ class Shell:
             ANSIBLE_INJECT_FACT_VARS="false",
             TPU_FLEET_STATE_DIR=str(self.folder / "state"),
         )
-        return subprocess.run(
-            argv,
-            env={**environment, **self.environment},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_ansible(argv, {**environment, **self.environment}, self.folder)
 
     def listing(self, **options: Any) -> dict[str, Any]:
         done = self.run("ansible-inventory", "-i", str(self.write(**options)), "--list")

@@ -9,8 +9,10 @@ import contextlib
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tpu_fleet.history.store import History
+from tpu_fleet.page.first import Need
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
 from tpu_fleet.page.serve import Live, server_of
@@ -29,7 +32,13 @@ ROOT = Path(__file__).resolve().parents[3]
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 SERIOUS = {"serious", "critical"}
 PICTURES = {(3, 1600, "light"), (3, 390, "dark"), (1000, 1600, "dark"), (1000, 390, "light")}
-LOOKS = [(width, scheme) for width in (390, 1600) for scheme in ("light", "dark")]
+SCHEMES = ("light", "dark")
+LOOKS = [(width, scheme) for width in (390, 1600) for scheme in SCHEMES]
+WIDTHS = (390, 820, 1280, 1600)
+RUNS = {1: 1, 3: 2, 50: 7, 1000: 40}
+"""How many runs the fleets of so many workers have."""
+LIVE_SECONDS = float(os.environ.get("TPU_FLEET_LIVE_SECONDS", "3"))
+"""For how long the page changes under a reader."""
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +53,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The pages of a small and of a large fleet, by the number of workers."""
+    """The pages of small and of large fleets, by the number of workers."""
     folder = tmp_path_factory.mktemp("pages")
     found = {}
-    for workers, days, every in ((3, 3.0, 1200.0), (1000, 0.5, 3600.0)):
+    for workers in RUNS:
+        days, every = (3.0, 1200.0) if workers == 3 else (0.5, 3600.0)
         history = fleet_past.made(folder / f"{workers}.db", NOW, workers, days, every=every)
         found[workers] = folder / f"{workers}.html"
         found[workers].write_text(html_of(page_of(history, "my-project", NOW)), encoding="utf-8")
@@ -57,12 +67,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 @contextlib.contextmanager
 def shown(
-    browser: Browser, address: str, width: int, scheme: Any
+    browser: Browser, address: str, width: int, scheme: Any, days: float = 0.0, **more: Any
 ) -> Iterator[tuple[Page, list[str]]]:
-    """Open a page; yield it with whatever it complained of and asked for."""
+    """Open a page some days after NOW; yield it with whatever it complained of and asked for."""
     context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+        reduced_motion="reduce",
+        **more,
     )
+    context.clock.set_fixed_time(datetime.fromtimestamp(NOW + days * 86400, UTC))
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(f"console: {message.text}"))
@@ -80,21 +94,64 @@ def asked(said: list[str], own: str) -> list[str]:
     return [one for one in said if not one.startswith((own, "data:"))]
 
 
-@pytest.mark.parametrize("workers", [3, 1000])
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize("workers", RUNS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_it_is_quiet_and_fits(
-    browser: Browser, pages: dict[int, Path], workers: int, width: int, scheme: str
+    browser: Browser, pages: dict[int, Path], workers: int, scheme: str
 ) -> None:
     address = pages[workers].as_uri()
-    with shown(browser, address, width, scheme) as (page, said):
-        assert asked(said, address) == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    with shown(browser, address, WIDTHS[0], scheme) as (page, said):
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (dark == "rgb(17, 21, 27)") == (scheme == "dark")
         assert page.locator("section").count() == 6
-        assert page.locator("article.run").count() == (2 if workers == 3 else 40)
-        if (workers, width, scheme) in PICTURES and os.environ.get("TPU_FLEET_PICTURES"):
-            page.screenshot(path=ROOT / f"docs/pictures/page-{workers}-{width}-{scheme}.png")
+        assert page.locator("article.run").count() == RUNS[workers]
+        assert page.locator("#all-runs tbody tr").count() == RUNS[workers]
+        assert page.locator(".tile").count() == 5
+        assert page.locator("#stale").is_hidden()
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            if (workers, width, scheme) in PICTURES and os.environ.get("TPU_FLEET_PICTURES"):
+                page.screenshot(path=ROOT / f"docs/pictures/page-{workers}-{width}-{scheme}.png")
+        assert asked(said, address) == []
+
+
+def test_forty_runs_are_one_screen_and_a_row_leads_to_its_card(
+    browser: Browser, pages: dict[int, Path]
+) -> None:
+    with shown(browser, pages[1000].as_uri(), 1280, "light") as (page, _said):
+        table = page.locator("#all-runs").bounding_box()
+        assert table is not None
+        assert table["height"] < 1150
+        link = page.locator("#all-runs a").last
+        card = page.locator("article.run > details").last
+        assert card.get_attribute("open") is None
+        link.click()
+        page.locator("article.run > details[open] .curves").last.wait_for()
+        assert card.get_attribute("open") is not None
+        place = page.locator("article.run").last.bounding_box()
+        assert place is not None
+        assert 0 <= place["y"] < 900
+        # The value of a curve is at the pointer.
+        hit = page.locator("article.run").last.locator("rect").nth(3)
+        assert "<title>step " in hit.inner_html()
+        filled = "one => getComputedStyle(one).fillOpacity"
+        before = hit.evaluate(filled)
+        hit.hover()
+        assert hit.evaluate(filled) != before
+
+
+def test_a_page_that_is_no_longer_written_says_so(browser: Browser, pages: dict[int, Path]) -> None:
+    address = pages[3].as_uri()
+    with shown(browser, address, 1280, "light", days=9) as (page, _said):
+        assert page.inner_text("#stale").startswith("This page is 9 d old")
+        assert "seen 9 d ago" in page.inner_text("#seen")
+        assert page.locator(".then").is_hidden()
+    # Without its script it has ages as of its time, and says that.
+    with shown(browser, address, 1280, "light", days=9, java_script_enabled=False) as (page, _said):
+        assert page.locator("#stale").is_hidden()
+        assert "ago" not in page.inner_text("#seen")
+        assert "Ages are as of then" in page.inner_text("footer")
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
@@ -182,7 +239,7 @@ def test_markup_of_others_does_nothing(browser: Browser, tmp_path: Path) -> None
     with shown(browser, file.as_uri(), 1600, "light") as (page, said):
         assert asked(said, file.as_uri()) == []
         assert page.inner_text("h1") == evil
-        assert page.title() == f"{evil}: TPU fleet"
+        assert page.title() == f"1 failed · {evil}"
 
 
 def test_the_policy_stops_what_gets_in_all_the_same(
@@ -193,7 +250,7 @@ def test_the_policy_stops_what_gets_in_all_the_same(
     evil = "<script>document.title = 'evil'</script><img src='http://127.0.0.1:9/x'>"
     file.write_text(text.replace("</main>", f"{evil}</main>"), encoding="utf-8")
     with shown(browser, file.as_uri(), 1600, "light") as (page, said):
-        assert page.title() == "my-project: TPU fleet"
+        assert page.title() == "1 failed · my-project"
         assert len([one for one in said if "Content Security Policy" in one]) == 2
 
 
@@ -278,7 +335,7 @@ def test_each_part_stays_open_or_closed(browser: Browser, past: History) -> None
         first, *others = (one for one in ids if "/curves/" in one)
         summary(page, first).click()
         for part in ("interruptions", "events"):
-            summary(page, f"run/solo/words/{part}").click()
+            summary(page, f"card/solo/words/{part}").click()
         before = page.eval_on_selector_all("details[open]", "all => all.map(one => one.id)")
 
         def other_state(found: Any) -> None:
@@ -295,7 +352,7 @@ def test_each_part_stays_open_or_closed(browser: Browser, past: History) -> None
 def test_nothing_moves_under_the_reader(browser: Browser, past: History) -> None:
     def turned(found: Any) -> None:
         found.runs.reverse()
-        found.attention += [(f"w{number}", "does not answer") for number in range(9)]
+        found.needs += [Need("no answer", f"w{number}", "timed out") for number in range(9)]
 
     cards = "all => all.map(one => one.id)"
     with (
@@ -309,7 +366,7 @@ def test_nothing_moves_under_the_reader(browser: Browser, past: History) -> None
         seen = page.evaluate(place)
         show(1, turned)
         page.locator("footer", has_text="23:00:00").wait_for()
-        assert page.locator(".attention li").count() >= 9
+        assert page.locator(".needs li").count() >= 9
         assert page.eval_on_selector_all("article.run", cards) == before
         assert abs(page.evaluate(place) - seen) < 2
         page.reload()
@@ -325,3 +382,40 @@ def test_selected_text_stays_selected(browser: Browser, past: History) -> None:
         show(1)
         page.locator("#live", has_text="waits while text is selected").wait_for()
         assert len(page.evaluate("getSelection().toString()")) > 10
+
+
+def test_nothing_jumps_or_closes_while_runs_change(browser: Browser, past: History) -> None:
+    rows = "all => all.map(one => one.id)"
+    opened_now = "all => all.filter(one => one.open).map(one => one.id)"
+    with opened(browser, past) as (page, show):
+        for name in ("compare", "all-workers", "card/pair/digits/all"):
+            summary(page, name).click()
+        page.evaluate("document.activeElement.blur()")
+        order = page.eval_on_selector_all("#all-runs tbody tr", rows)
+        opened_before = page.eval_on_selector_all("details", opened_now)
+        row = page.locator("#all-runs tbody tr").last
+        row.hover()
+        before = row.bounding_box()
+        until, number = time.monotonic() + LIVE_SECONDS, 0
+        while number < 4 or time.monotonic() < until:
+            number += 1
+
+            def change(found: Any, number: int = number) -> None:
+                found.runs.reverse()
+                del found.needs[number % 3 :]
+                found.needs += [Need("lost", f"w{n}", "no answer") for n in range(number % 5)]
+                states = ("running", "restarting", "failed", f"x{number}")
+                found.runs = [
+                    replace(one, story=replace(one.story, state=states[number % 4]))
+                    for one in found.runs
+                ]
+
+            show(number / 60, change)
+            written = datetime.fromtimestamp(NOW + number * 60, UTC).strftime("%H:%M:%S")
+            page.locator("footer", has_text=written).wait_for()
+            assert page.eval_on_selector_all("#all-runs tbody tr", rows) == order
+            assert page.eval_on_selector_all("details", opened_now) == opened_before
+            after = row.bounding_box()
+            assert before is not None
+            assert after is not None
+            assert abs(after["y"] - before["y"]) < 2, number

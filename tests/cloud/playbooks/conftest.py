@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from emulator import ROOT, Emulator
+from warm_ansible import run_ansible
 
 Play = Callable[..., str]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -71,15 +72,7 @@ def play(ground: Ground) -> Play:
         ground.declare(fleet)
         if hosts:
             (ground.inventory / "static.yml").write_text(hosts)
-        done = subprocess.run(
-            words,
-            cwd=ROOT,
-            env=ground.env,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        done = run_ansible(words, ground.env, ROOT)
         out = done.stdout + done.stderr
         assert (done.returncode == 0) is ok, out
         return out

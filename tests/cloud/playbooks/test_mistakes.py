@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from emulator import ROOT, Emulator
+from warm_ansible import run_ansible
 
 Play = Callable[..., str]
 ZONE = Emulator.zone
@@ -219,15 +218,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory, grounds: Any) -> Iterator[
         path = ground.inventory / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"{name}: []\n")
-    done = subprocess.run(
-        ["ansible-playbook", "tpu.fleet.site"],
-        cwd=ground.folder,
-        env={**ground.env, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections")},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = shell(ground, "ansible-playbook", "tpu.fleet.site")
     assert done.returncode == 2, done.stdout + done.stderr
     # Nobody asked Google for anything.
     assert cloud.control("state", method="GET")["nodes"] == []
@@ -372,12 +363,5 @@ def test_what_the_docs_show_of_keys_works_when_pasted(ground: Any) -> None:
 
 def shell(ground: Any, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder that has nothing to do with the inventory."""
-    return subprocess.run(
-        [str(Path(sys.executable).parent / words[0]), *words[1:]],
-        cwd=ground.folder,
-        env={**ground.env, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections")},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    env = {**ground.env, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections")}
+    return run_ansible(words, env, ground.folder)

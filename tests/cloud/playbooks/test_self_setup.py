@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import first
+from warm_ansible import BIN, run_ansible
 
+VAULT = BIN / "ansible-vault"
 CANARY = "canary-of-what-is-published"
 PLAY = [
     {
@@ -82,14 +83,12 @@ class Publisher:
                 },
             ],
         }
-        encrypted = self.run(
-            "ansible-vault", "encrypt_string", CANARY, "--name", "inline_of_a_vault"
-        )
+        encrypted = self.run(str(VAULT), "encrypt_string", CANARY, "--name", "inline_of_a_vault")
         more = "user_accounts_archive_dir: '{{ inline_of_a_vault }}'\n"
         (variables / "plain.yml").write_text(yaml.safe_dump(values) + encrypted + "\n" + more)
         closed = variables / "closed.yml"
         closed.write_text(f"of_the_vault: {CANARY}\n")
-        self.run("ansible-vault", "encrypt", str(closed))
+        self.run(str(VAULT), "encrypt", str(closed))
         hosts = {
             f"pair-w{n}": {"tpu_vm_worker_index": n, "tpu_vm_internal_ip": f"10.0.0.{n + 2}"}
             for n in (0, 1)
@@ -97,16 +96,7 @@ class Publisher:
         (folder / "hosts.json").write_text(json.dumps({"tpu": {"hosts": hosts}}))
 
     def run(self, program: str, *words: str) -> str:
-        path = Path(sys.executable).with_name(program)
-        done = subprocess.run(
-            [str(path), *words],
-            cwd=self.folder,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_ansible((program, *words), self.env, self.folder)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -1,4 +1,4 @@
-"""`tpu-fleet status` and `allocation show`, where no machine is needed to see what they say."""
+"""`tpu-fleet status` and `grant show`, where no machine is needed to see what they say."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_status_shows_the_grant_and_the_costs(cloud: Emulator, play: Play) -> No
     for words in ("Grant", "8 of 8 chips", "theirs-0 (not ours)", "Warning: ", "$16.00", "free"):
         assert words in out
 
-    out = play("tpu-fleet", "allocation", "show", fleet=fleet)
+    out = play("tpu-fleet", "grant", "show", fleet=fleet)
     assert "8 of 8 chips" in out
     assert "Costs" not in out
 
@@ -56,13 +56,13 @@ def test_status_shows_what_is_there_when_the_grant_is_wrong(cloud: Emulator, pla
     out = play("tpu-fleet", "status", fleet=fleet)
     assert "Grant and costs are unknown: " in out
     assert "has both chips and count" in " ".join(out.split())
-    out = play("tpu-fleet", "allocation", "show", fleet=fleet, ok=False)
+    out = play("tpu-fleet", "grant", "show", fleet=fleet, ok=False)
     assert "has both chips and count" in out
 
 
 def test_a_wrong_value_is_named_as_by_the_module(cloud: Emulator, play: Play) -> None:
     fleet = {"fleet_allocations": "unrestricted", "fleet_allocation_warn_days": "soon"}
-    out = play("tpu-fleet", "allocation", "show", fleet=fleet, ok=False)
+    out = play("tpu-fleet", "grant", "show", fleet=fleet, ok=False)
     assert "warn_days" in out
     assert "Traceback" not in out
 
@@ -88,7 +88,7 @@ def test_an_encrypted_file_is_read_with_the_password_that_ansible_is_given(
     file.write_text("fleet_allocations: unrestricted\n")
     env = {**ground.env, "ANSIBLE_VAULT_PASSWORD_FILE": str(password)}
     subprocess.run([BIN / "ansible-vault", "encrypt", str(file)], env=env, check=True)
-    assert "unrestricted" in run("allocation", env, "show").stdout
+    assert "unrestricted" in run("grant", env, "show").stdout
     done = run("status", ground.env)
     assert done.returncode == 1
     assert "A vault password must be specified to decrypt data" in done.stderr
@@ -102,7 +102,7 @@ def run(command: str, env: dict[str, str], *words: str) -> subprocess.CompletedP
 def test_without_a_grant(cloud: Emulator, play: Play) -> None:
     fleet = {"fleet_allocations": None}
     assert "nothing may be created" in " ".join(
-        play("tpu-fleet", "allocation", "show", fleet=fleet).split()
+        play("tpu-fleet", "grant", "show", fleet=fleet).split()
     )
     fleet = {"fleet_allocations": "unrestricted"}
-    assert "unrestricted" in play("tpu-fleet", "allocation", "show", fleet=fleet)
+    assert "unrestricted" in play("tpu-fleet", "grant", "show", fleet=fleet)

@@ -212,7 +212,7 @@ def test_a_disk_that_comes_from_a_slice_before_is_taken_over_at_once(
     assert worker.status()["run_id"] == "demo-1"
 
 
-# In CI tests/unit/roles/training_run/run_agent/test_fence_holds.py has who holds a folder.
+# In CI tests/unit/roles/training_run/run_agent/decide/test_fence_holds.py has who holds a folder.
 @pytest.mark.night
 def test_two_gangs_of_one_name_on_several_slices_do_not_fight(gang: Make, tmp_path: Path) -> None:
     more = {"checkpoint_dir": str(tmp_path / "ck"), "timing": TIMING, "workers": 1}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from run_agent import config, hand, processes, terminal
+from run_agent.act import definitions, hand, processes, terminal
 
 harness = sys.modules["run_agent_harness"]
 Make = Callable[..., list[Any]]
@@ -26,7 +26,7 @@ def worker(gang: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("TMUX_TMPDIR", str(made.tmux))
     yield made
     made.kill_tmux()
-    launch = str(config.load(made.definition).paths.runtime / "launch.json")
+    launch = str(definitions.load(made.definition).paths.runtime / "launch.json")
     for parent in processes.with_argument(launch, os.getuid()):
         for pid in (*processes.descendants(parent), parent):
             with contextlib.suppress(ProcessLookupError):
@@ -34,7 +34,7 @@ def worker(gang: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def start(worker: Any, attempt: int) -> None:
-    run = config.load(worker.definition)
+    run = definitions.load(worker.definition)
     terminal.start(run, hand.Hand(run.user), "an id", attempt, "an owner")
 
 
@@ -46,7 +46,7 @@ def test_a_program_starts_though_the_one_before_is_just_ending(
     """A session ends a moment behind the program's result, and is not another program's then."""
     (worker,) = gang("exit 0", workers=1)
     monkeypatch.setenv("TMUX_TMPDIR", str(worker.tmux))
-    result = config.load(worker.definition).paths.user / "result.json"
+    result = definitions.load(worker.definition).paths.user / "result.json"
     for attempt in range(1, 13):
         start(worker, attempt)
         harness.wait_until(result.exists, "the program's end")
@@ -108,7 +108,9 @@ def test_another_error_of_tmux_is_told_at_once(
     tmux = terminal._tmux
     asked: list[str] = []
     # Another session of theirs keeps the server.
-    tmux(config.load(worker.definition).user, "new-session", "-d", "-s", "mine", "sleep", "1000")
+    tmux(
+        definitions.load(worker.definition).user, "new-session", "-d", "-s", "mine", "sleep", "1000"
+    )
 
     def unwilling(user: str, *arguments: str) -> Any:
         asked.append(arguments[0])
@@ -122,7 +124,7 @@ def test_another_error_of_tmux_is_told_at_once(
 
 
 def test_somebody_elses_session_of_that_name_is_left_alone(worker: Any) -> None:
-    run = config.load(worker.definition)
+    run = definitions.load(worker.definition)
     terminal._tmux(run.user, "new-session", "-d", "-s", "demo", "sleep", "1000")
     with pytest.raises(terminal.CannotStart, match="a tmux session 'demo' of their own"):
         start(worker, 1)

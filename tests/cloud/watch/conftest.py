@@ -136,7 +136,7 @@ class Watched:
         )
 
     def command(self, *words: str, state: str = "state") -> subprocess.CompletedProcess[str]:
-        """Run `tpu-fleet watch` to its end."""
+        """Run a command of `tpu-fleet watch` to its end."""
         return subprocess.run(
             [sys.executable, "-m", "tpu_fleet", "watch", *words],
             cwd=ROOT, env=self.env(state), capture_output=True, text=True, timeout=PATIENCE,
@@ -145,7 +145,7 @@ class Watched:
 
     def start(self, *words: str, state: str = "state") -> subprocess.Popen[bytes]:
         """Start a watcher."""
-        argv = [sys.executable, "-m", "tpu_fleet", "watch", "--interval=1", *words]
+        argv = [sys.executable, "-m", "tpu_fleet", "watch", "run", "--interval=1", *words]
         with open(self.folder / f"{state}.out", "ab") as out:
             process = subprocess.Popen(
                 argv, cwd=ROOT, env=self.env(state), stdout=out, stderr=out, start_new_session=True

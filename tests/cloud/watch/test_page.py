@@ -32,18 +32,18 @@ def run(watched: Any, *words: str) -> str:
 def test_it_is_written_and_says_who_does_not_answer(cloud: Emulator, watched: Any) -> None:
     command(watched, "page")
     file = watched.folder / "team.html"
-    assert run(watched, "page", "--to", str(file)) == f"{file.as_uri()}\n"
+    assert run(watched, "page", "--output", str(file)) == f"{file.as_uri()}\n"
     text = file.read_text()
-    assert "<dt>Workers</dt><dd><b>0 of 1</b> <span>answer</span>" in text
-    assert "<dt>Slices</dt><dd><b>1 of 1</b> <span>are ready</span>" in text
+    assert "1 of 1 slices ready · 0 of 1 workers answer" in text
     # What the page has seen is kept, and so is what `status` sees.
-    assert json.loads(run(watched, "history", "--json")) == {"runs": [], "events": []}
+    told = json.loads(run(watched, "history", "--json"))
+    assert (told["runs"], told["events"], told["verdict"]["failed"]) == ([], [], [])
     run(watched, "status")
     assert len(list((watched.folder / "state/watch").glob("*/history.db"))) == 1
 
 
 def test_a_place_that_is_not_there_is_named(cloud: Emulator, watched: Any) -> None:
-    argv = command(watched, "page", "--to", "/nowhere/x.html")
+    argv = command(watched, "page", "--output", "/nowhere/x.html")
     done = subprocess.run(
         argv, cwd=ROOT, env=watched.env(), capture_output=True, text=True, check=False
     )

@@ -46,9 +46,9 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     message = json.loads(told.read_text().splitlines()[0])
     assert (message["event"], message["slice"]) == ("preempted", "solo")
     assert "hush" not in watched.said() + json.dumps(watched.status())
-    shown = watched.command("--status")
+    shown = watched.command("status")
     assert "Watching as process" in shown.stdout
-    assert json.loads(watched.command("--status", "--json").stdout)["alive"]
+    assert json.loads(watched.command("status", "--json").stdout)["alive"]
 
 
 # In CI tests/unit/src/watch/test_jobs.py has the limits that Ansible is given.
@@ -63,17 +63,20 @@ def test_a_slice_that_is_not_there_is_asked_for_beside_one_that_is(
     watched.until(lambda: (watched.node() or {}).get("state") == "READY")
 
 
+# In CI tests/unit/src/watch/test_decide.py has what follows of a slice that is kept, and the test
+# of the history below has one.
+@pytest.mark.night
 def test_what_is_kept_is_told_and_left_alone(cloud: Emulator, watched: Any, hook: Any) -> None:
     watched.get(SOLO)
     watched.declare(
         fleet_slices=[{**SOLO, "on_preempt": "keep"}], fleet_notify=[{"apprise": hook.url}]
     )
     cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
-    done = watched.command("--once")
+    done = watched.command("run", "--once")
     assert done.returncode == 0, done.stderr
     assert hook.titles() == ["solo was preempted"]
     assert watched.node()["state"] == "PREEMPTED"
-    assert watched.command("--once").returncode == 0
+    assert watched.command("run", "--once").returncode == 0
     assert len(hook.got) == 1
 
 
@@ -92,7 +95,7 @@ def test_a_slice_comes_back_without_a_token_for_its_keys(
         git_access_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
         fleet_github_api_url=f"{cloud.url}api/v3",
     )
-    done = watched.command("--once")
+    done = watched.command("run", "--once")
     assert watched.node()["state"] == "READY"
     assert "WARNING github: There is no token for GitHub, so work in git_access_keys" in done.stderr
     assert "Set fleet_github_token in a vault file" in done.stderr
@@ -119,7 +122,7 @@ def test_the_service_that_is_installed_says_what_it_lacks(
     monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(watched.folder / "config"))
     monkeypatch.setenv("GITHUB_TOKEN", "ghp_hush")
-    done = watched.command("--install")
+    done = watched.command("install")
     assert done.returncode == 0, done.stderr
     [unit] = (watched.folder / "config").rglob("*.service")
     assert "hush" not in unit.read_text()
@@ -128,7 +131,7 @@ def test_the_service_that_is_installed_says_what_it_lacks(
     assert "There is no token for GitHub, so work in git_access_keys" in done.stderr
     # A vault has one.
     watched.declare(fleet_slices=[SOLO], fleet_github_token="ghp_of_a_vault")
-    assert "There is no token" not in watched.command("--install").stderr
+    assert "There is no token" not in watched.command("install").stderr
 
 
 def test_what_it_sees_is_kept_and_published(cloud: Emulator, watched: Any) -> None:
@@ -156,13 +159,16 @@ def test_what_it_sees_is_kept_and_published(cloud: Emulator, watched: Any) -> No
     assert "local-project" in page.read_text()
 
 
+# In CI tests/unit/src/watch/test_trouble.py has what is said of outages and credentials, and when;
+# test_errors.py of _core has the answers that are one or the other.
+@pytest.mark.night
 def test_outages_and_expired_credentials_are_said_once_and_survived(
     cloud: Emulator, watched: Any, hook: Any
 ) -> None:
     watched.get(SOLO)
     watched.declare(fleet_slices=[SOLO], fleet_notify=[{"apprise": hook.url}])
     cloud.fault("unavailable")
-    assert watched.command("--once").returncode == 1
+    assert watched.command("run", "--once").returncode == 1
     watched.start()
     watched.wait_for("settings: ")
     cloud.control("faults", method="DELETE")
@@ -196,11 +202,11 @@ def test_of_several_watchers_one_works(cloud: Emulator, watched: Any) -> None:
     watched.declare(fleet_slices=[SOLO])
     first = watched.start("--lease=60")
     watched.wait_for("this watcher is active now")
-    refused = watched.command("--once")
+    refused = watched.command("run", "--once")
     assert (refused.returncode, "runs on this computer" in refused.stderr) == (1, True)
     watched.start("--lease=60", state="other")
     watched.until(lambda: watched.status("other").get("stands_by_for"))
-    assert "Standing by" in watched.command("--status", state="other").stdout
+    assert "Standing by" in watched.command("status", state="other").stdout
     assert "is active now" not in watched.said("other")
     first.kill()
     watched.wait_for("this watcher is active now", "other")
@@ -243,10 +249,10 @@ def test_what_the_grant_does_not_hold_any_more_is_told_and_deleted(
         fleet_allocations=[{**ended, "ends": "2020-01-31"}],
         fleet_notify=[{"command": f"cat >> {told}; echo >> {told}"}],
     )
-    assert watched.command("--once").returncode == 0
+    assert watched.command("run", "--once").returncode == 0
     assert watched.node() == {}
     assert "- delete node solo" in watched.said()
     [message] = told.read_text().splitlines()
     assert json.loads(message)["event"] == "grant_ending"
-    assert watched.command("--once").returncode == 0
+    assert watched.command("run", "--once").returncode == 0
     assert told.read_text().splitlines() == [message]

@@ -216,7 +216,7 @@ def test_workers_that_lose_each_other_go_on_together(fleet: Fleet) -> None:
 def test_a_preempted_slice_goes_on_when_somebody_watches(fleet: Fleet) -> None:
     # Of the others it would be told that they are not back.
     fleet.declare({**FLEET, "training_run_runs": [COUNT]})
-    watcher = fleet.start("tpu-fleet", "watch", "--interval", "5")
+    watcher = fleet.start("tpu-fleet", "watch", "run", "--interval", "5")
     try:
         (row,) = drill(fleet, "count", "preempt", ok=True)
     finally:

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import shlex
+
 STEPS = 500
 TRAIN = f"python train.py --steps {STEPS} --checkpoint-every 50"
-# Longer than any suite takes, and light: the run that nothing may disturb.
-STEADY = "python train.py --steps 1000000 --checkpoint-every 100 --step-seconds 0.5"
+# The run that nothing may disturb lasts longer than any suite. It is no JAX, which takes seconds of
+# a core to start on each worker, and is started again whenever a worker of its slice reboots.
+COUNT = """
+import itertools, time
+for step in itertools.count():
+    print("step", step, "loss 0", flush=True)
+    time.sleep(0.5)
+"""
+STEADY = shlex.join(["exec", "python3", "-uc", COUNT])
 RUNS = [
     # The same training twice on the same slice: one is left alone, the other is not.
     {"name": "undisturbed", "command": TRAIN},
     {"name": "disturbed", "command": f"{TRAIN} --step-seconds 0.25"},
 ]
 FLEET = {
+    # Only where something trains: on each machine, JAX is unpacked and compiled.
+    "python_env_venvs": [
+        {
+            "name": "jax",
+            "path": "/opt/venvs/jax",
+            "slices": ["pair"],
+            "python": "3.11",
+            "framework": "jax",
+            "packages": "{{ demo_packages.jax }}",
+        }
+    ],
     "training_run_runs": [
         *(
             {**run, "slices": ["pair"], "user": "bob", "venv": "jax", "code": "digits"}
             for run in RUNS
         ),
-        *(
-            {**run, "venv": "jax", "code": "digits", "command": STEADY}
-            for run in (
-                {"name": "alone", "slices": ["solo"], "user": "alice"},
-                {"name": "together", "slices": ["pair"], "user": "bob"},
-            )
-        ),
+        {"name": "alone", "slices": ["solo"], "user": "alice", "command": STEADY},
+        {"name": "together", "slices": ["pair"], "user": "bob", "command": STEADY},
     ],
     # Short, so that a lost worker is noticed while a test waits.
     "training_run_lost_seconds": 15,

@@ -16,6 +16,11 @@ def test_site_brings_the_fleet_to_training(fleet: Fleet) -> None:
     recap = changes(fleet.first_site)
     assert set(recap) == {"localhost", "solo", *WORKERS}
     assert all(lost == failed == 0 for _, lost, failed in recap.values())
+    for worker in ("solo", *WORKERS):
+        assert recap[worker][0] > 10
+        # Packages are the first that it began with.
+        begun = fleet.ssh(worker, "sudo journalctl -q -o cat -u tpu-fleet-packages.service")
+        assert "Deactivated successfully" in begun
     for worker, run in [*((worker, "together") for worker in WORKERS), ("solo", "alone")]:
         # The workers of a slice agree on a start, which is a matter of seconds.
         wait_until(
@@ -70,6 +75,12 @@ def test_two_workers_are_one_job(fleet: Fleet) -> None:
     assert (first["process_count"], first["steps"]) == (2, STEPS)
 
 
+def test_a_stopped_run_is_asked_to_end_on_all_workers(fleet: Fleet) -> None:
+    told = fleet.report("tpu-fleet", "stop", "together", "--json")
+    [row] = told["runs"]
+    assert (row["state"], row["workers"], told["exit_code"]) == ("stopped", list(WORKERS), 0)
+
+
 def test_a_rebooted_worker_comes_back_and_the_gang_goes_on(fleet: Fleet) -> None:
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     before = fleet.ssh("pair-w1", boot_id)
@@ -92,6 +103,19 @@ def test_a_rebooted_worker_comes_back_and_the_gang_goes_on(fleet: Fleet) -> None
     assert begun >= reached - 50 - 20
     assert fleet.status("pair-w1", "undisturbed")["state"] == "succeeded"  # not run again
     assert fleet.status("solo", "alone")["attempt"] == 1
+
+
+def test_a_stopped_run_stays_stopped_until_it_is_started(fleet: Fleet) -> None:
+    # One of its workers has rebooted meanwhile.
+    output = fleet.play("tpu.fleet.train")
+    assert "training_run" not in what_changed_but_notes(output), output
+    told = " ".join(output.split())
+    assert re.search(r"together \(pair\): stopped; \S+ stopped it; to start it", told), output
+    [row] = fleet.report("tpu-fleet", "runs", "together", "--json")["runs"]
+    assert (row["state"], row["workers_in_this_state"], row["attempt"]) == ("stopped", 2, 1)
+    assert "stopped it; to start it: tpu-fleet start together" in row["reasons"][0]
+    started = fleet.run("tpu-fleet", "start", "together")
+    assert "together on pair: running on 2 workers, attempt 2" in started
 
 
 def test_reprovision_finds_everything_in_order(fleet: Fleet) -> None:
@@ -159,6 +183,21 @@ def test_disturbed_and_undisturbed_end_alike_to_the_bit(fleet: Fleet) -> None:
         wait_until(
             f"disturbed succeeds on {worker}",
             lambda worker=worker: fleet.status(worker, "disturbed").get("state") == "succeeded",
+            300,
+        )
+    assert finals(fleet, "disturbed") == finals(fleet, "undisturbed")
+
+
+def test_what_has_ended_is_tried_once_more(fleet: Fleet) -> None:
+    said = fleet.run("tpu-fleet", "retry", "disturbed")
+    assert "disturbed on pair: attempt 4 has begun on 2 workers" in said
+    for worker in WORKERS:
+        wait_until(
+            f"disturbed succeeds again on {worker}",
+            lambda worker=worker: (
+                (s := fleet.status(worker, "disturbed")).get("attempt") == 4
+                and s["state"] == "succeeded"
+            ),
             300,
         )
     assert finals(fleet, "disturbed") == finals(fleet, "undisturbed")

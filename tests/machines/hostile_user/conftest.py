@@ -16,13 +16,14 @@ ACCOUNT = "serviceAccount:123456789012-compute@developer.gserviceaccount.com"
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """The machine, set up: alice trains on it."""
+    """The machine, which is not set up yet."""
     fleet = Fleet(tmp_path_factory.mktemp("hostile"), NOTHING)
     fleet.up("--speed", "10")
     try:
         put_into_secret_manager(fleet)
-        fleet.declare(shared.declared(fleet.folder / "controller", "push"))
-        fleet.first_site = fleet.play("site.yml")
+        # The machine knows how to apply itself; the rounds take either way from here.
+        fleet.declare(shared.declared(fleet.folder / "controller", "host"))
+        fleet.play("tpu.fleet.provision")
         yield fleet
     finally:
         fleet.down()

@@ -245,7 +245,7 @@ class TestAyaka:
     def test_a_lock_file_of_the_dead_goes(self, ayaka: Guide) -> None:
         lock = "/tmp/libtpu_lockfile"  # noqa: S108
         ayaka.as_user("ayaka", "node-1", f"install -m 644 /dev/null {lock}")
-        words = ("tpu-fleet", "doctor", "--json", "--time-limit", "240", "--limit", "node-1")
+        words = ("tpu-fleet", "doctor", "--json", "--timeout", "240", "--limit", "node-1")
         # The machine has other findings too: their exit codes are not those of this test.
         found = ayaka.report(*words, codes=(0, 1, 2))
         assert "lock_file" in {row["check"] for row in found["rows"] if row["status"] != "ok"}

@@ -238,9 +238,7 @@ def test_a_sweep_over_all_slices(lab: Lab) -> None:
 
 def test_the_doctor_finds_nothing_wrong(lab: Lab) -> None:
     # On one small computer a framework may take a minute to be imported.
-    report = lab.fleet.report(
-        *("tpu-fleet", "doctor", "--json", "--time-limit", "240"), codes=(0, 1)
-    )
+    report = lab.fleet.report(*("tpu-fleet", "doctor", "--json", "--timeout", "240"), codes=(0, 1))
     assert {row["host"] for row in report["rows"]} >= {"controller", *HOSTS}
     # That somebody should install updates, say, is no trouble.
     assert [row for row in report["rows"] if row["status"] == "fail"] == []

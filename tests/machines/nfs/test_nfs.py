@@ -88,7 +88,7 @@ def reboot(fleet: Fleet, host: str) -> Callable[[], str]:
             now = boot_id(fleet, host)
             return now if now != before else ""
 
-        found = wait_until(f"{host} is back", again, 90)
+        found = wait_until(f"{host} is back", again, 300)
         print(f"{host}: back after {time.monotonic() - started:.0f} s")
         return found
 

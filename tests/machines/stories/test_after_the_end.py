@@ -97,7 +97,7 @@ def test_slices_rest_when_nobody_needs_them(
     ]
     fleet.declare(wanted(*runs, told=told))
     fleet.play("site.yml")
-    watcher.append(fleet.start("tpu-fleet", "watch", "--interval=2", "--hosts-every=10"))
+    watcher.append(fleet.start("tpu-fleet", "watch", "run", "--interval=2", "--hosts-interval=10"))
     wait_until("off is stopped", lambda: state(fleet, "off") == "STOPPED", 600)
 
     # Nothing is deleted while not everything is here.

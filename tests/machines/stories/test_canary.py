@@ -37,7 +37,7 @@ def of_environment(name: str) -> str:
 
 FLEET: dict[str, Any] = {
     **NOTHING,
-    # test_apply.py looks for secrets where machines apply the roles themselves.
+    # The other way to apply the roles is in tests/machines/e2e/test_4_apply.py.
     "fleet_apply": "push",
     "fleet_allocations": [
         {"zone": "us-central2-b", "generation": "v4", "tier": "on_demand", "chips": 4}
@@ -199,7 +199,8 @@ def leaks(found: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     return left
 
 
-# In CI test_apply.py looks for secrets where machines apply the roles themselves.
+# In CI tests/machines/e2e/test_4_apply.py looks for secrets where machines apply the roles
+# themselves.
 @pytest.mark.night
 def test_a_secret_is_found_nowhere_but_in_its_file(fleet: Fleet, canary: Canary) -> None:
     search, work = canary.search, fleet.folder / "work"

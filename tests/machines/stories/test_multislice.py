@@ -91,7 +91,7 @@ def test_two_slices_are_one_gang(fleet: Fleet, watcher: list[subprocess.Popen[st
 
     # A slice that is made anew has other addresses, of which the other one hears.
     before = address(fleet, "left")
-    watcher.append(fleet.start("tpu-fleet", "watch", "--interval=2", "--hosts-every=10"))
+    watcher.append(fleet.start("tpu-fleet", "watch", "run", "--interval=2", "--hosts-interval=10"))
     logs = fleet.folder / "state" / "watch"
 
     def works() -> bool:

@@ -200,7 +200,7 @@ def test_another_command_goes_on_where_the_old_one_saved(fleet: Fleet, told: Pat
 
 def test_a_program_with_a_bug_is_told_of_once(fleet: Fleet, told: Path) -> None:
     # Who watches knows the fleet; what had failed before there was a watcher is no news.
-    fleet.run("tpu-fleet", "watch", "--once")
+    fleet.run("tpu-fleet", "watch", "run", "--once")
     assert not told.exists()
     before = fleet.status(HOST, "count")
     fleet.declare(declared(count("two"), HAS_A_BUG, told=told))
@@ -208,7 +208,7 @@ def test_a_program_with_a_bug_is_told_of_once(fleet: Fleet, told: Path) -> None:
     failed = wait_for(fleet, "bug", state="failed")
     assert failed["attempt"] == 4
     for _ in range(2):
-        fleet.run("tpu-fleet", "watch", "--once")
+        fleet.run("tpu-fleet", "watch", "run", "--once")
     messages = messages_in(told)
     assert [message["event"] for message in messages] == ["failed"], messages
     assert (messages[0]["run"], messages[0]["slice"]) == ("bug", HOST)
@@ -296,7 +296,7 @@ def test_without_a_controller_a_reboot_is_nothing(fleet: Fleet, told: Path) -> N
     assert {(ended[run]["state"], ended[run]["attempt"]) for run in OWNERS} == {("succeeded", 1)}
     assert (ended["bug"]["state"], ended["bug"]["attempt"]) == ("failed", 4)
     # Whoever looks again finds no news in it.
-    fleet.run("tpu-fleet", "watch", "--once")
+    fleet.run("tpu-fleet", "watch", "run", "--once")
     assert [one["run"] for one in messages_in(told) if one["event"] == "failed"] == ["bug"]
 
 

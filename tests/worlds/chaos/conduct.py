@@ -157,8 +157,8 @@ class Conductor:
             shot.error = f"{type(error).__name__}: {error}"
             self._say(f"{self._now():5.0f} s  NOT done: {fault}: {shot.error}")
             return
-        # Some traces go with the machine.
-        deadline = time.monotonic() + 15
+        # Some traces go with the machine, and on a busy computer they take a while to come.
+        deadline = time.monotonic() + 60
         while not shot.look() and time.monotonic() < deadline:
             self._collect_of(fault)
             time.sleep(1)

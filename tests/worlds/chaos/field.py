@@ -146,7 +146,7 @@ class Field(Fleet):
         self,
         folder: Path,
         fleet: dict[str, Any] | None = None,
-        watch: Sequence[str] = ("--interval", "10", "--hosts-every", "60"),
+        watch: Sequence[str] = ("--interval", "10", "--hosts-interval", "60"),
     ) -> None:
         super().__init__(folder, fleet or FLEET)
         self._watch = watch
@@ -298,7 +298,7 @@ class Field(Fleet):
 
     def shown(self) -> list[RunStory]:
         """Write the fleet's page; return the runs that it shows, from the history behind it."""
-        self.run("tpu-fleet", "page", "--to", str(self.folder / "page.html"), "--days", "1")
+        self.run("tpu-fleet", "page", "--output", str(self.folder / "page.html"), "--days", "1")
         sources = inventory_sources(self.env, ROOT)
         history = History(state_of(self.env, sources) / HISTORY)
         try:
@@ -332,7 +332,7 @@ class Field(Fleet):
         """Start the watcher, as a person or systemd does."""
         with self.watch_output.open("ab") as out:
             self._watcher = subprocess.Popen(
-                ["tpu-fleet", "watch", *self._watch],
+                ["tpu-fleet", "watch", "run", *self._watch],
                 cwd=ROOT,
                 env=self.env,
                 stdin=subprocess.DEVNULL,

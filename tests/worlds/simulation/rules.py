@@ -24,6 +24,8 @@ TIER_CLASS = {
     "reserved": "reserved",
 }
 CORES = ("v2", "v3", "v4", "v5p")
+# Chips of the machine type that a type without one gets where they suffice: ct6e-standard-8t.
+LARGEST_MACHINE = 8
 
 Pool = tuple[str, str, str, str]
 
@@ -172,12 +174,20 @@ def type_of(entry: Mapping[str, Any]) -> str:
     return f"{family}-{product}"
 
 
-def shape_of(entry: Mapping[str, Any]) -> str | None:
-    """Return what an entry with a machine type is made as, of one machine or of several."""
-    if "machine_type" not in entry:
+def shape_of(entry: Mapping[str, Any], accelerator_type: str) -> str | None:
+    """Return what a slice of Compute Engine is made as, of one machine or of several."""
+    if "machine_type" in entry:
+        machine = int(entry["machine_type"].rpartition("-")[2].removesuffix("t"))
+    elif entry.get("api") == COMPUTE:
+        machine = LARGEST_MACHINE
+    else:
         return None
-    machine = int(entry["machine_type"].rpartition("-")[2].removesuffix("t"))
-    return "group" if chips(type_of(entry)) > machine else "instance"
+    return "group" if chips(accelerator_type) > machine else "instance"
+
+
+def is_granted(thing: Thing) -> bool:
+    """Say whether the service is making the nodes of a queued resource."""
+    return thing.what == "queued" and thing.state == "PROVISIONING"
 
 
 def is_dead(node: Thing) -> bool:
@@ -213,11 +223,16 @@ class Rules:
         self.lost: set[str] = set()
         # Queued resources that are over; while they are deleted they hold nothing either.
         self._over: set[str] = set()
+        # Queued resources that had got their capacity when the grant was changed.
+        self._granted: set[str] = set()
         # What was asked with each id of a request.
         self._ids: dict[str, tuple[str, str, str]] = {}
 
     def begin(self, declared: Declared) -> None:
         """A new life of the controller begins: it knows what it will see, and nothing else."""
+        if declared.params.get("allocations") != self.declared.params.get("allocations"):
+            # The nodes of what was granted under another grant are on their way.
+            self._granted = {t.uid for t in self.world.things.values() if is_granted(t)}
         self.declared = declared
         self.world.caller, self.world.sent = OWNER, self.world.now
         self._new.clear()
@@ -327,11 +342,14 @@ class Rules:
                 continue
             if node is None:
                 continue  # a request that waits, or is dead, holds nothing; nor does a part
+            if node.state == "DELETING":
+                # What another deletes after the last look at it counts as what it was then.
+                node = self._as_looked(node)
             if is_dead(node) and not self._is_surplus(node):
                 # What dies after the last look at it is deleted as what it was then.
-                known = self._looked.get(node.key, node)
-                alive = known.uid == node.uid and not is_dead(known)
-                if entry.get("on_preempt") == "keep" and not (alive and self._may_go(known, entry)):
+                known = self._as_looked(node)
+                may_go = not is_dead(known) and self._may_go(known, entry)
+                if entry.get("on_preempt") == "keep" and not may_go:
                     self._break(f"with on_preempt: keep, deletion of the {node}")
                 continue
             if not self._may_go(node, entry) and not self.late(thing):
@@ -339,14 +357,17 @@ class Rules:
 
     def _node_of(self, thing: Thing, name: str) -> Thing | None:
         if thing.is_slice:
-            looked = self._looked.get(thing.key)
             # It may have got its capacity since, and nobody can know that; or lost it again.
-            waited = looked is not None and looked.uid == thing.uid and looked.state == "PENDING"
-            return None if waited or thing.state == "PENDING" else thing
+            return None if "PENDING" in (self._as_looked(thing).state, thing.state) else thing
         if thing.what in PARTS:
             return None
         node = self.world.things.get(("node", thing.zone, name))
         return node if node and node.parent == thing.name else None
+
+    def _as_looked(self, thing: Thing) -> Thing:
+        """Return a thing as it was at the last look; one that came since, as it is."""
+        looked = self._looked.get(thing.key, thing)
+        return looked if looked.uid == thing.uid else thing
 
     def _may_go(self, node: Thing, entry: Mapping[str, Any]) -> bool:
         part = node.parts[0]
@@ -369,7 +390,7 @@ class Rules:
         places, api = self.declared.places(part.name), self.declared.api(part.name)
         wanted = self.declared.slices[part.name].get("tier")
         here = (node.zone, part.accelerator_type) in places and node.api == api
-        shape = shape_of(self.declared.slices[part.name])
+        shape = shape_of(self.declared.slices[part.name], part.accelerator_type)
         return here and shape in (None, node.what) and wanted in (None, part.tier)
 
     def _is_surplus(self, node: Thing) -> bool:
@@ -405,11 +426,15 @@ class Rules:
             self._grant(thing, self._counted(), "with the")
             self._names(thing)
             self._on_its_api(thing)
-        else:
+        elif not self._was_granted(thing):
             # Nobody decides when the service grants what was asked for: ours alone has to fit.
             now = [t for t in self.world.things.values() if t.uid not in self._over]
             counted = [t for t in now if (t.uid in self._made or t.parent) and t.ours]
             self._grant(thing, counted, "with the")
+
+    def _was_granted(self, node: Thing) -> bool:
+        queued = self.world.things.get(("queued", node.zone, node.parent))
+        return queued is not None and queued.uid in self._granted
 
     def _on_its_api(self, thing: Thing) -> None:
         """A slice is of the API that the file says, whatever the other one would have."""

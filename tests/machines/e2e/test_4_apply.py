@@ -1,29 +1,31 @@
 """Machines that apply the roles to themselves: what their owner sees, and what goes wrong.
 
-Two workers of a slice and a machine alone, for all of it in turn.
-`.venv/bin/pytest tests/machines/stories/test_apply.py`
+They are those of the stories before, which have set themselves up, and get another fleet file.
+`.venv/bin/pytest tests/machines/e2e/test_4_apply.py`
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet import NOTHING, Fleet, changes, wait_until
+import story
+from fleet import NOTHING, Fleet, changes, wait_until, what_changed_but_notes
 
-SOLO, PAIR = "smith", ("twin-w0", "twin-w1")
-ALL = [SOLO, *PAIR]
+SOLO, PAIR = "solo", ("pair-w0", "pair-w1")
+ALL = [*PAIR, SOLO]
 CANARY = "canary-of-hosts-that-apply-themselves"
 FLEET: dict[str, Any] = {
     **NOTHING,
     "fleet_apply": "host",
     "fleet_slices": [
         {"name": SOLO, "accelerator_type": "v4-8", "zone": "us-central2-b"},
-        {"name": "twin", "accelerator_type": "v4-16", "zone": "us-central2-b"},
+        {"name": "pair", "accelerator_type": "v4-16", "zone": "us-central2-b"},
     ],
     "host_base_packages": ["sudo", "tzdata"],
     "user_accounts_users": [
@@ -51,11 +53,18 @@ FLEET: dict[str, Any] = {
         },
         {
             "name": "gang",
-            "slices": ["twin"],
+            "slices": ["pair"],
             "user": "alice",
             "code": "loop",
             "needs_tpu": False,
             "command": "python3 loop.py",
+        },
+        {
+            "name": "beside",
+            "slices": ["pair"],
+            "user": "alice",
+            "needs_tpu": False,
+            "command": "sleep 100000",
         },
     ],
 }
@@ -67,23 +76,26 @@ STILL = "as declared, nothing to do: "
 
 
 @pytest.fixture(scope="module")
-def fleet(_cloud: Fleet) -> Iterator[Fleet]:
-    """The machines, which have set themselves up."""
-    edit(_cloud, "1")
-    with _cloud.holding(FLEET) as fleet:
-        yield fleet
+def fleet(fleet: Fleet) -> Iterator[Fleet]:
+    """The machines, which are as this fleet file declares."""
+    edit(fleet, "1")
+    fleet.declare(FLEET)
+    fleet.first_site = fleet.play("site.yml")
+    yield fleet
+    fleet.declare(story.FLEET)
 
 
 def edit(fleet: Fleet, version: str) -> None:
     """Write the code of the run over both workers."""
     (fleet.folder / "loop").mkdir(exist_ok=True)
     (fleet.folder / "loop" / "loop.py").write_text(LOOP.format(version=version))
+    (fleet.folder / "loop" / "words.txt").write_text("".join(map(str, range(9999))))
 
 
 def root(fleet: Fleet, host: str, script: str, ok: bool = True) -> str:
     return fleet.run(
         *("ssh", "-F", str(fleet.ssh_config), "-o", "LogLevel=ERROR", host, "sudo", "sh", "-c"),
-        f"'{script}'",
+        shlex.quote(script),
         ok=ok,
         limit=120,
     )
@@ -111,14 +123,11 @@ def recap(output: str, host: str) -> dict[str, int]:
 def test_site_makes_them_what_they_are_to_be(fleet: Fleet) -> None:
     for host in ALL:
         told = recap(fleet.first_site, host)
-        assert told["changed"] > 10
+        assert told["changed"] > 0
         assert told["failed"] == 0
         assert fleet.ssh(host, "id -u alice; /opt/venvs/tools/bin/python -c 'import idna'") == (
             "2001\n"
         )
-        # Packages are the first that it began with.
-        begun = fleet.ssh(host, "sudo journalctl -q -o cat -u tpu-fleet-packages.service")
-        assert "Deactivated successfully" in begun
     # The second worker took what the first had found out.
     locks = [fleet.ssh(host, "sudo cat /var/lib/tpu-fleet/venvs/tools.lock") for host in PAIR]
     assert locks[0] == locks[1]
@@ -190,21 +199,76 @@ def said(fleet: Fleet, version: str) -> bool:
 def test_an_edit_reaches_all_workers_however_it_is_applied(fleet: Fleet) -> None:
     wait_until("the run", lambda: said(fleet, "1"), 120)
     edit(fleet, "2")
-    told = fleet.play("site.yml", "--check")
-    assert "would be restarted: gang (twin): code" in told.splitlines()
+    planned = fleet.report("tpu-fleet", "plan", "--json", codes=(2,))
+    (run,) = planned["runs"]
+    assert [run[key] for key in ("run", "slice", "does", "why")] == [
+        *("gang", "pair", "restarted"),
+        ["code"],
+    ]
+    assert {one["host"] for one in planned["machines"]} >= set(PAIR)
+    assert (planned["slices"], planned["unknown"]) == ([], [])
     assert code_of(fleet) == ["1", "1"]
     # The code alone reaches all workers of the slice, and the run keeps its own.
-    told = fleet.play("site.yml", "--tags", "code_checkout")
+    told = fleet.run("tpu-fleet", "apply", "--only", "code")
+    assert "ansible-playbook tpu.fleet.configure --tags code_checkout" in told.splitlines()
     assert code_of(fleet) == ["2", "2"]
     assert "restarted" not in told
     # What was left undone is made up for, and an edit since then comes with it.
     edit(fleet, "3")
-    told = fleet.play("tpu.fleet.train")
-    assert "restarted: gang (twin): code" in told.splitlines()
+    told = fleet.run("tpu-fleet", "apply", "--only", "runs")
+    assert re.search(r"^ +restarted gang \(pair\): code$", told, re.MULTILINE)
+    assert re.search(rf"^machines +{len(ALL)} ready$", told, re.MULTILINE)
     assert code_of(fleet) == ["3", "3"]
     wait_until("the new code", lambda: said(fleet, "3"), 120)
     assert not said(fleet, "2")
     assert still(fleet.play("tpu.fleet.train")) == ALL
+
+
+def test_sync_takes_an_edit_to_its_run_and_leaves_what_site_would(fleet: Fleet) -> None:
+    # A part was applied alone before: what depends on it is still to be looked at.
+    assert set(changes(fleet.play("site.yml")).values()) == {(0, 0, 0)}
+    beside = [fleet.status(host, "beside")["pid"] for host in PAIR]
+    attempt = fleet.status(PAIR[0], "gang")["attempt"]
+    edit(fleet, "4")
+    (told,) = fleet.report("tpu-fleet", "sync", "gang", "--json")["slices"]
+    assert (told["slice"], told["workers"], told["files"]) == ("pair", 2, 1)
+    # The other file, which is larger, did not travel.
+    assert told["bytes"] < 2 * 500
+    wait_until("the new code", lambda: said(fleet, "4"), 60)
+    assert code_of(fleet) == ["4", "4"]
+    assert [fleet.status(host, "gang")["attempt"] for host in PAIR] == [attempt + 1] * 2
+    assert [fleet.status(host, "beside")["pid"] for host in PAIR] == beside
+    told = fleet.run("tpu-fleet", "sync", "gang")
+    assert re.search(r"^pair: 2 workers, \w{8}, already there, attempt \d+ runs, ", told, re.M)
+    # The slice on which the run is not has the tree too, and gets the version now.
+    told = fleet.play("site.yml")
+    assert still(told) == list(PAIR)
+    assert changes(told).pop(SOLO)[1:] == (0, 0)
+    assert {host: changes(told)[host] for host in ("localhost", *PAIR)} == dict.fromkeys(
+        ("localhost", *PAIR), (0, 0, 0)
+    )
+    # Not even the roles find a difference.
+    told = fleet.play("tpu.fleet.train", "--limit", PAIR[1], "-e", "fleet_apply_everything=true")
+    assert what_changed_but_notes(told) == ""
+    assert recap(told, PAIR[1])["changed"] == 0
+    assert [fleet.status(host, "gang")["attempt"] for host in PAIR] == [attempt + 1] * 2
+
+
+def test_sync_changes_no_worker_if_one_cannot_take_the_version(fleet: Fleet) -> None:
+    edit(fleet, "5")
+    root(fleet, PAIR[1], "echo mine >> /opt/tpu-fleet/code/loop/loop.py")
+    told = flat(fleet.run("tpu-fleet", "sync", "gang", ok=False))
+    assert "pair-w1: tree (loop, /opt/tpu-fleet/code/loop): " in told
+    assert "has local changes: loop.py" in told
+    assert "Nothing was changed." in told
+    assert code_of(fleet) == ["4", "4"]
+    edit(fleet, "4")
+    root(fleet, PAIR[1], "sed -i '$ d' /opt/tpu-fleet/code/loop/loop.py")
+    # That file was written by hand, so its worker may look at its roles again.
+    told = fleet.play("site.yml")
+    assert PAIR[0] in still(told), told
+    assert changes(told)[PAIR[1]][1:] == (0, 0), told
+    assert code_of(fleet) == ["4", "4"]
 
 
 def test_tags_and_limits_are_kept(fleet: Fleet) -> None:
@@ -216,18 +280,19 @@ def test_tags_and_limits_are_kept(fleet: Fleet) -> None:
 
 TWO = [
     *FLEET["user_accounts_users"],
-    {"name": "bob", "uid": 2002, "keys": ["{{ fleet_ssh_public_key }}"]},
+    {"name": "carol", "uid": 2103, "keys": ["{{ fleet_ssh_public_key }}"]},
 ]
 
 
 def test_who_cannot_be_reached_or_fails_holds_up_nobody(fleet: Fleet) -> None:
-    # Somebody else has the number there; and nobody can log in here for a while.
-    root(fleet, PAIR[1], "useradd -u 2002 mallory")
+    # Another account has the number there (2003 may be of an account that gcloud has created), and
+    # for a while no login is possible here.
+    root(fleet, PAIR[1], "useradd -u 2103 mallory")
     root(fleet, SOLO, "systemd-run -q --on-active=60 systemctl start ssh; systemctl stop ssh")
     more = ("-e", json.dumps({"user_accounts_users": TWO}))
     told = fleet.play("tpu.fleet.configure", *more, ok=False)
     assert recap(told, PAIR[0])["failed"] == 0
-    assert fleet.ssh(PAIR[0], "id -u bob") == "2002\n"
+    assert fleet.ssh(PAIR[0], "id -u carol") == "2103\n"
     assert recap(told, PAIR[1])["failed"] == 1
     assert "mallory" in told
     assert changes(told)[PAIR[1]][2] == 1
@@ -237,7 +302,7 @@ def test_who_cannot_be_reached_or_fails_holds_up_nobody(fleet: Fleet) -> None:
     root(fleet, PAIR[1], "userdel mallory")
     told = fleet.play("site.yml", *more)
     assert recap(told, SOLO)["changed"] >= 1
-    assert fleet.ssh(PAIR[1], "id -u bob") == "2002\n"
+    assert fleet.ssh(PAIR[1], "id -u carol") == "2103\n"
 
 
 def test_a_reboot_in_the_middle_is_made_good(fleet: Fleet) -> None:

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""From an edited line to its first output on all workers: sync, site.yml, and by hand.
+
+    sudo .venv/bin/python benchmarks/sync.py [--workers 1 2 8] [--trials 7] [--json FILE]
+
+Makes a local cloud of its own for each number of workers, with one slice on which a program prints
+the version of its code. A trial edits one line for each contender in turn. Counted is from the
+start of the command until the program of every worker has printed the new version, as it writes
+down itself: machines and controller have one clock. So each figure has the program's own stop and
+start in it, which is measured alone as well.
+
+sync       `tpu-fleet sync`
+site       `ansible-playbook tpu.fleet.site`
+by hand    for each worker at once: rsync, then ssh, which ends the program in tmux and starts it
+restart    the last part alone, on the worker: what no way can beat
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from measure import Cost, Line, interleaved, medians, promises, record
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
+
+from fleet import NOTHING, Fleet, wait_until  # noqa: E402
+from warm_ansible import STARTED  # noqa: E402
+
+ZONE = "us-central2-b"
+KINDS = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64"}
+MOST_SECONDS, MOST_RATIO = 3.0, 1.3
+"""Beyond the program's own stop and start; and times what it takes by hand."""
+PROGRAM = """import time
+VERSION = "{version}"
+print("version", VERSION, "at", time.time(), flush=True)
+while True:
+    time.sleep(60)
+"""
+# A tree of a usual size: what does not change has to be compared.
+MODULES, LINES = 100, 150
+BY_HAND = "by-hand"
+LOG = f"/home/ubuntu/{BY_HAND}.log"
+RUN_LOG = "/var/log/tpu-fleet/runs/digits/run.log"
+AGAIN = f"'exec python3 train.py >> {LOG}'"
+# A session that ends takes the server with it, which the next one would then miss.
+START = (
+    f"cd {BY_HAND} && {{ tmux respawn-pane -k -t {BY_HAND} {AGAIN} 2>/dev/null || "
+    f"tmux new-session -d -s {BY_HAND} {AGAIN}; }}"
+)
+
+
+class Slice(Fleet):
+    """A fleet of one slice, whose run prints the version of its code."""
+
+    def __init__(self, folder: Path, workers: int, port: int) -> None:
+        self.names = ["pod"] if workers == 1 else [f"pod-w{number}" for number in range(workers)]
+        self.number = 0
+        super().__init__(
+            folder,
+            {
+                **NOTHING,
+                "fleet_slices": [{"name": "pod", "accelerator_type": KINDS[workers], "zone": ZONE}],
+                "fleet_allocations": "unrestricted",
+                "user_accounts_users": [{"name": "alice", "uid": 2001}],
+                "code_checkout_trees": [{"name": "toy", "owner": "alice", "folder": "../code"}],
+                "training_run_runs": [
+                    {
+                        "name": "digits",
+                        "slices": ["pod"],
+                        "user": "alice",
+                        "code": "toy",
+                        "command": "exec python3 train.py",
+                    }
+                ],
+            },
+            port=port,
+        )
+        # Bytecode is kept, as on a user's computer.
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.code = folder / "code"
+        self.code.mkdir()
+        for number in range(MODULES):
+            text = "".join(f"VALUE_{line} = {number * line}\n" for line in range(LINES))
+            (self.code / f"module_{number}.py").write_text(text)
+        self.edit()
+
+    def edit(self) -> str:
+        """Save another version; return it."""
+        self.number += 1
+        (self.code / "train.py").write_text(PROGRAM.format(version=self.number))
+        return str(self.number)
+
+    def begin(self) -> None:
+        """Bring everything up until both programs run everywhere."""
+        self.up("--clock", "immediate")
+        self.play("site.yml")
+        self.by_hand()
+        for log in (RUN_LOG, LOG):
+            self.seen(log, "1", 0.0)
+
+    def seen(self, log: str, version: str, begun: float) -> float:
+        """Return the seconds until every worker had printed a version."""
+        script = shlex.join(["sudo", "grep", "-h", f"^version {version} at", log])
+
+        def look() -> list[float] | None:
+            words = ("tpu-fleet", "exec", "--json", "--", f"{script} || true")
+            found = [
+                re.findall(rf"version {version} at (\S+)", one["stdout"])
+                for one in self.report(*words)["workers"]
+            ]
+            times = [float(one[-1]) for one in found if one]
+            return times if len(times) == len(self.names) else None
+
+        return max(wait_until(f"version {version}", look, 300)) - begun
+
+    def counted(self, log: str, work: Callable[[], None]) -> Cost:
+        """Edit a line, bring it to the workers, and return the seconds that this took."""
+        version, begun = self.edit(), time.time()
+        work()
+        return Cost(self.seen(log, version, begun), 0.0, 0.0)
+
+    def sync(self) -> None:
+        """Bring the code as this project does."""
+        told = self.run("tpu-fleet", "sync", "digits")
+        assert len(told.splitlines()) == 1, told
+
+    def site(self) -> None:
+        """Bring it as everything else."""
+        self.play("site.yml")
+
+    def by_hand(self) -> None:
+        """Bring it as people do without this project."""
+        ssh = f"ssh -F {self.ssh_config} -o BatchMode=yes -o LogLevel=ERROR"
+        each = (
+            f'rsync -az --delete -e "{ssh}" {self.code}/ {{}}:{BY_HAND}/ && '
+            f"{ssh} {{}} {shlex.quote(START)}"
+        )
+        names = self.folder / "names"
+        names.write_text("".join(f"{name}\n" for name in self.names))
+        self.run("xargs", "-a", str(names), "-P", "64", "-I{}", "sh", "-c", each)
+
+    def restarted(self) -> Cost:
+        """Return the seconds between the order on a worker and the program's first line."""
+        version = self.edit()
+        self.run(
+            *("tpu-fleet", "cp", str(self.code / "train.py"), f":/home/ubuntu/{BY_HAND}/train.py")
+        )
+        shown = self.ssh(self.names[0], f"date +%s.%N; {START}").splitlines()
+        self.run("tpu-fleet", "exec", "--", START)
+        found = self.ssh(self.names[0], "sleep 1; " + f"grep '^version {version} ' {LOG}")
+        first = float(re.findall(r"at (\S+)", found)[0])
+        return Cost(first - float(shown[0]), 0.0, 0.0)
+
+    def rows(self, site: bool) -> dict[str, Callable[[], Cost]]:
+        """Return how each contender is measured."""
+        rows: dict[str, Callable[[], Cost]] = {
+            "sync": lambda: self.counted(RUN_LOG, self.sync),
+            "by hand": lambda: self.counted(LOG, self.by_hand),
+            "restart": self.restarted,
+        }
+        return {**rows, "site": lambda: self.counted(RUN_LOG, self.site)} if site else rows
+
+
+@contextmanager
+def slice_of(workers: int, port: int) -> Iterator[Slice]:
+    """Bring a cloud up with such a slice; take it down in the end."""
+    with tempfile.TemporaryDirectory(prefix="tpu-fleet-benchmark-") as name:
+        made = Slice(Path(name), workers, port)
+        try:
+            made.begin()
+            yield made
+        finally:
+            made.down()
+
+
+def lines_of(workers: int, runs: dict[str, list[Cost]]) -> list[Line]:
+    """Return the promises for a number of workers."""
+    sync, hand, restart = (medians(runs[name]).wall for name in ("sync", "by hand", "restart"))
+    what = f"{workers} worker{'' if workers == 1 else 's'}"
+    return [
+        Line(f"{what}: seconds beyond the program's own restart", sync - restart, MOST_SECONDS),
+        Line(f"{what}: times as long as by hand", sync / hand, MOST_RATIO),
+    ]
+
+
+def main() -> None:
+    """Measure, show and record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 8], choices=KINDS)
+    parser.add_argument("--trials", type=int, default=7)
+    parser.add_argument("--without-site", action="store_true", help="leave site.yml out")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    # Ansible takes part of its time to start, as everything else here does.
+    os.environ[STARTED] = "1"
+    runs: dict[str, list[Cost]] = {}
+    promised: list[Line] = []
+    for workers in given.workers:
+        with slice_of(workers, given.port) as made:
+            rows = made.rows(not given.without_site)
+            # Once without counting: what is read and compiled for the first time.
+            made.counted(RUN_LOG, made.sync)
+            found = interleaved(rows, given.trials)
+        promised += lines_of(workers, found)
+        for name, costs in found.items():
+            runs[f"{workers}: {name}"] = costs
+            shown = " ".join(f"{cost.wall:.2f}" for cost in costs)
+            print(f"{workers} {name:<8} median {medians(costs).wall:6.2f} s   {shown}", flush=True)
+    print(promises(promised))
+    facts: dict[str, Any] = {"trials": given.trials, "modules": MODULES, "lines_of_each": LINES}
+    record(given.json, "sync", runs, promised, **facts)
+
+
+if __name__ == "__main__":
+    main()

@@ -121,7 +121,9 @@ path = next(word for word in sys.argv if word.startswith("ControlPath=")).partit
 control, forwarded = pathlib.Path(path), pathlib.Path(path + ".forwarded")
 if "-O" in sys.argv:
     if "forward" in sys.argv:
-        forwarded.write_text(sys.argv[sys.argv.index("-L") + 1])
+        whole = pathlib.Path(path + ".whole")
+        whole.write_text(sys.argv[sys.argv.index("-L") + 1])
+        whole.rename(forwarded)
         end = time.monotonic() + 20
         while forwarded.exists():
             if time.monotonic() > end:

@@ -7,6 +7,8 @@
     scripts/run_tests.py STAGE ...      the named ones in turn
 
 Each stage logs to .work/tests/<stage>.log. A stage that cannot run has failed: there are no skips.
+A stage of `test` that failed beside others runs once more alone. If it passes then, the output
+names it as unsteady, and its first log stays as <stage>.first.log: a race to look for.
 For the stages that CI leaves out, tests/stages.json records at which commit each one passed last.
 """
 
@@ -34,6 +36,8 @@ FAILURE = re.compile(r"fatal:|UNREACHABLE!|\[ERROR\]|CRITICAL|^E  |^FAILED|^ERRO
 # What a stage says that is worth to be seen also when all is well: seeds, counts.
 NOTE = "note: "
 TELL_EVERY = 60.0
+# So many stages that failed beside others run once more, alone. More have a common cause.
+AGAIN = 3
 # tests/support/warm_ansible.py has what this is about.
 START_ANSIBLE = "TPU_FLEET_TESTS_START_ANSIBLE"
 # How pytest prints what took long.
@@ -352,6 +356,18 @@ def run(stage: Stage, results: Results, running: dict[str, float]) -> None:
     print("\n".join([head, *(f"    {line}" for line in shown)]), flush=True)
 
 
+def run_again(results: Results, running: dict[str, float]) -> list[str]:
+    """Run the few stages that failed beside others once more; return those that pass alone."""
+    failed = [stage for stage in FULL if results.get(stage.name, (0,))[0]]
+    if len(failed) > AGAIN:
+        return []
+    for stage in failed:
+        (LOGS / f"{stage.name}.log").rename(LOGS / f"{stage.name}.first.log")
+        print(f"       {stage.name} again, alone", flush=True)
+        run(stage, results, running)
+    return [stage.name for stage in failed if not results[stage.name][0]]
+
+
 def tell(
     over: threading.Event,
     stages: Sequence[Stage],
@@ -413,6 +429,7 @@ def main(names: list[str]) -> int:
             # Stages that run get it too, and end; no other one begins.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    unsteady = [] if side_by_side is CHECK else run_again(results, running)
     for stage in in_turn:
         run(stage, results, running)
     over.set()
@@ -428,6 +445,8 @@ def main(names: list[str]) -> int:
     if any(stage in MORE for stage in stages):
         for line in RECORD.stale():
             print(f"not passed since what it tests changed: {line}")
+    for name in unsteady:
+        print(f"unsteady: {name} failed beside others (see {name}.first.log) and passed alone")
     for name in failed + missing:
         print(f"failed: {name}")
     print(f"{len(results) - len(failed)} passed, {len(failed) + len(missing)} failed")

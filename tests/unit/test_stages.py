@@ -169,3 +169,44 @@ def test_cpu_seconds_of_a_process_that_the_command_left_behind_count(tmp_path: P
     code, used = meter.run(("sh", "-c", script, sys.executable, WORK), cwd=tmp_path)
     assert code == 0
     assert used >= 0.2 or not meter.group
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    return tmp_path
+
+
+def shell(name: str, script: str) -> Any:
+    return run_tests.Stage(name, ("sh", "-c", script))
+
+
+def test_a_stage_that_failed_beside_others_runs_once_more_alone(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = logs / "second"
+    stages = (
+        shell("good", "echo good"),
+        shell("racy", f"test -e {mark} || {{ touch {mark}; echo a race; exit 1; }}"),
+        shell("bad", "echo broken; exit 3"),
+    )
+    monkeypatch.setattr(run_tests, "FULL", stages)
+    results: Any = {}
+    for stage in stages:
+        run_tests.run(stage, results, {})
+    assert run_tests.run_again(results, {}) == ["racy"]
+    assert {name: code for name, (code, *_) in results.items()} == {"good": 0, "racy": 0, "bad": 3}
+    assert "a race" in (logs / "racy.first.log").read_text()
+    assert not (logs / "good.first.log").exists()
+
+
+def test_many_stages_that_failed_do_not_run_again(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = tuple(shell(f"bad{number}", "exit 1") for number in range(run_tests.AGAIN + 1))
+    monkeypatch.setattr(run_tests, "FULL", stages)
+    results: Any = {}
+    for stage in stages:
+        run_tests.run(stage, results, {})
+    assert run_tests.run_again(results, {}) == []
+    assert not list(logs.glob("*.first.log"))

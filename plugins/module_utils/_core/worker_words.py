@@ -968,7 +968,7 @@ def drill_look(worker: str, answer: Any) -> dict[str, Any]:
 _STORED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ROLE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VARIABLE = re.compile(r"[a-z_][a-z0-9_]{0,63}")
-APPLIES = re.compile(r"agent|need|peers|result|serves|event|begin|waiting|alive")
+APPLIES = re.compile(r"program|need|peers|result|serves|event|begin|waiting|alive")
 SHARED_MOST = 1 << 18
 """Maximum length of what one worker of a slice resolved for the others."""
 

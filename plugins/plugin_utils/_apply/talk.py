@@ -8,43 +8,20 @@ If the host does not have the agent, it is sent over the same connection first.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from ...module_utils._apply_agent.talk import PROTOCOL
 from ...module_utils._apply_agent.wish import digest
 from ...module_utils._core.worker_words import applied_word
+from .._ssh import program
 
 # A host at work sends a message every ten seconds; it is silent only while it reads its state.
 SILENCE = 600.0
 # Limit of a whole call, which may build environments.
 APPLY_SECONDS = 3 * 3600.0
-# Any user can run this, but only root can write the agent's folder. The agent is unpacked, because
-# Python would compile everything in an archive at each call.
-_BEGIN = """
-import os, sys
-name = sys.argv[1]
-path = "/opt/tpu-fleet/apply/agent-%s" % name
-line = sys.stdin.buffer.readline()
-if not os.path.isdir(path):
-    import hashlib, io, shutil, zipfile
-    print('{"say": "agent"}', flush=True)
-    data = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
-    if hashlib.sha256(data).hexdigest() != name:
-        sys.exit("the program did not arrive whole: the connection was lost")
-    os.umask(0o022)
-    part = "%s.%d" % (path, os.getpid())
-    try:
-        zipfile.ZipFile(io.BytesIO(data)).extractall(part)
-        os.rename(part, path)
-    except OSError:
-        shutil.rmtree(part, True)
-        if not os.path.isdir(path):
-            raise
-sys.path.insert(0, path)
+_START = """
 sys.argv = [path, line.decode()]
 from tpu_fleet_apply.glance import answer
 known = answer(path, line)
@@ -71,10 +48,8 @@ class TalkError(Exception):
 
 
 def command(agent: bytes, become: bool = True) -> str:
-    """Return the command for the host. It has no secrets."""
-    # -I and -S, because the standard library is enough, and other packages could be broken.
-    words = ["/usr/bin/python3", "-I", "-S", "-c", _BEGIN, hashlib.sha256(agent).hexdigest()]
-    return shlex.join([*(["sudo", "-n"] if become else []), *words])
+    """Return the command for the host."""
+    return program.command("agent", agent, _START, become)
 
 
 async def talk(
@@ -130,12 +105,12 @@ async def _talk(
         while line := await _line(stream):
             said = applied_word(host, line)
             what = said.pop("say")
-            if what in ("agent", "peers", "serves"):
+            if what in ("program", "peers", "serves"):
                 if what in once:
                     raise TalkError(f"{host} said {what} twice")
                 once.add(what)
-            if what == "agent":
-                await stream.write(b"%d\n%s" % (len(agent), agent))
+            if what == "program":
+                await stream.write(program.sent(agent))
             elif what == "need":
                 for name in said["files"]:
                     if name not in files:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.bundle import (
     SYNC_PACKAGE,
     sync_program,
 )
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh import program as worker_program
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Channel,
     Result,
@@ -32,31 +31,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Targ
 
 SILENCE = 600.0
 """Seconds without a word after which a worker is given up."""
-# Only root can write the folder. It is unpacked, so that Python keeps what it has compiled.
-_BEGIN = f"""
-import os, sys
-name = sys.argv[1]
-path = "/opt/tpu-fleet/apply/sync-%s" % name
-line = sys.stdin.buffer.readline()
-if not os.path.isdir(path):
-    import hashlib, io, shutil, zipfile
-    print('{{"say": "program"}}', flush=True)
-    data = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
-    if hashlib.sha256(data).hexdigest() != name:
-        sys.exit("the program did not arrive whole: the connection was lost")
-    os.umask(0o022)
-    part = "%s.%d" % (path, os.getpid())
-    try:
-        zipfile.ZipFile(io.BytesIO(data)).extractall(part)
-        for old in os.listdir(os.path.dirname(path)):
-            if old.startswith("sync-") and len(old) == 69:
-                shutil.rmtree(os.path.join(os.path.dirname(path), old), True)
-        os.rename(part, path)
-    except OSError:
-        shutil.rmtree(part, True)
-        if not os.path.isdir(path):
-            raise
-sys.path.insert(0, path)
+_START = f"""
 from {SYNC_PACKAGE}._sync.program import main
 code = main(line)
 sys.stdout.flush()
@@ -70,9 +45,7 @@ class SyncError(Exception):
 
 def command(become: bool) -> str:
     """Return the command for a worker."""
-    name = hashlib.sha256(sync_program()).hexdigest()
-    words = ["/usr/bin/python3", "-I", "-S", "-c", _BEGIN, name]
-    return shlex.join([*(["sudo", "-n"] if become else []), *words])
+    return worker_program.command("sync", sync_program(), _START, become)
 
 
 @dataclass
@@ -168,7 +141,7 @@ class Sync:
             said = await _said(channel)
             what = said["say"]
             if what == "program" and program:
-                await channel.write(b"%d\n" % len(program) + program)
+                await channel.write(worker_program.sent(program))
                 program = b""
             elif what == "need" and not mine.files:
                 wanted = chosen(said["files"], contents_of(request["entries"]))

@@ -18,6 +18,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
 from ansible_collections.tpu.fleet.plugins.plugin_utils._apply import talk as apply_talk
 from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.talk import TalkError, command, talk
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh import program
 
 FILES = {hashlib.sha256(b"one").hexdigest(): b"one"}
 RESULT = {"say": "result", "status": "ok"}
@@ -69,7 +70,7 @@ def test_a_host_is_told_who_has_a_file_nearer_and_gets_it_when_that_fails() -> N
 
 def test_a_host_gets_what_it_asks_for() -> None:
     host = Script(
-        {"say": "agent"},
+        {"say": "program"},
         {"say": "need", "files": list(FILES)},
         {"say": "peers"},
         {"say": "event", "event": "task", "task": "T", "status": "ok"},
@@ -96,7 +97,7 @@ def test_a_host_gets_what_it_asks_for() -> None:
         ([{"say": "need", "files": 2 * list(FILES)}, RESULT], "the host wants [0-9a-f]+ again"),
         ([{"say": "peers"}, {"say": "peers"}, RESULT], "the host said peers twice"),
         ([{"say": "serves", "port": 1}] * 2 + [RESULT], "the host said serves twice"),
-        ([{"say": "agent"}, {"say": "agent"}, RESULT], "the host said agent twice"),
+        ([{"say": "program"}, {"say": "program"}, RESULT], "the host said program twice"),
     ],
 )
 def test_a_host_that_says_something_else(said: list[Any], words: str) -> None:
@@ -131,8 +132,7 @@ def test_a_host_may_be_silent_as_long_as_it_looks_at_itself() -> None:
 
 
 def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = apply_talk._BEGIN.replace("/opt/tpu-fleet/apply", str(tmp_path / "new"))
-    monkeypatch.setattr(apply_talk, "_BEGIN", begin)
+    monkeypatch.setattr(program, "FOLDER", str(tmp_path / "new"))
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         said = "import sys\ndef main(): print(sys.argv[1].upper(), end='', flush=True); return 0\n"
@@ -147,7 +147,7 @@ def test_the_program_goes_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     broken = subprocess.run(words, input=whole[:-5], capture_output=True, check=False)
     assert b"did not arrive whole" in broken.stderr
     first = subprocess.run(words, input=whole, capture_output=True, check=True)
-    assert first.stdout == b'{"say": "agent"}\nHELLO\n'
+    assert first.stdout == b'{"say": "program"}\nHELLO\n'
     second = subprocess.run(words, input=b"again\n", capture_output=True, check=True)
     assert second.stdout == b"AGAIN\n"
     third = subprocess.run(words, input=b"known\n", capture_output=True, check=True)

@@ -186,7 +186,7 @@ def copy(
         pieces = pieces_of([Path(source.path) for source in wanted.sources]) if wanted.up else []
     except CopyError as error:
         raise click.UsageError(str(error)) from error
-    if wanted.host and many.pattern:
+    if wanted.host and many.limit:
         raise click.UsageError(
             "--limit and the name before the colon both choose workers: give one of them"
         )

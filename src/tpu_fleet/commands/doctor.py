@@ -11,9 +11,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
-from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError, reason_of
 from ..workers.play import Event, fact_of, play
+from .options import option_limit
 
 COLOURS = {"fail": "red", "warn": "yellow", "ok": "green", "skipped": "dim"}
 """The colour of each state, the worst first."""
@@ -63,12 +63,7 @@ def ask_doctor(limit: str | None, fix: bool, time_limit: float | None) -> dict[s
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
 @click.option("--fix", is_flag=True, help="Apply the safe repairs.")
-@click.option(
-    "--limit",
-    type=NameOf("workers"),
-    metavar="PATTERN",
-    help="Only these workers or groups, as for ansible-playbook.",
-)
+@option_limit()
 @click.option(
     "--timeout",
     "time_limit",

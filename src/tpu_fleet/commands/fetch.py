@@ -115,7 +115,7 @@ def fetch(
     context: click.Context,
     to: Path | None,
     slices: tuple[str, ...],
-    pattern: str | None,
+    limit: str | None,
     machine_readable: bool,
     wanted: tuple[str, ...],
 ) -> None:
@@ -134,7 +134,7 @@ def fetch(
     """
 
     def work() -> int:
-        many = Many(slices, pattern, None, False, Settings(), None)
+        many = Many(slices, limit, None, False, Settings(), None)
         known, names = many.workers()
         with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
             answers = ask_for_runs(known, names)

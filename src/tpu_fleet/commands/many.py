@@ -78,7 +78,7 @@ class Many:
     """The chosen workers and how to reach them, as `options_of_many` read them."""
 
     slices: Sequence[str]
-    pattern: str | None
+    limit: str | None
     user: str | None
     sudo: bool
     settings: Settings
@@ -90,10 +90,10 @@ class Many:
         """Whether to ask the API for new addresses of workers that were not reached."""
         return self.refresh is None
 
-    def workers(self, pattern: str | None = None) -> tuple[Known, list[str]]:
+    def workers(self, limit: str | None = None) -> tuple[Known, list[str]]:
         """Return the fleet, and the names of the chosen workers."""
         known = known_fleet(bool(self.refresh))
-        return known, select(known, self.slices, pattern or self.pattern)
+        return known, select(known, self.slices, limit or self.limit)
 
 
 def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
@@ -108,7 +108,7 @@ def options_of_workers(function: Callable[..., None]) -> Callable[..., None]:
     def gathered(
         *args: Any,
         slices: tuple[str, ...],
-        pattern: str | None,
+        limit: str | None,
         user: str | None,
         timeout: float | None,
         connects: int,
@@ -121,7 +121,7 @@ def options_of_workers(function: Callable[..., None]) -> Callable[..., None]:
         settings = Settings(
             connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex
         )
-        many = Many(slices, pattern, user, sudo, settings, refresh)
+        many = Many(slices, limit, user, sudo, settings, refresh)
         function(*args, many=many, **more)
 
     options: Iterable[Callable[[Callable[..., None]], Callable[..., None]]] = (

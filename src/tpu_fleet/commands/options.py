@@ -28,8 +28,6 @@ def option_limit() -> Callable[[Function], Function]:
     """Return --limit, a pattern of Ansible's."""
     return click.option(
         "--limit",
-        "--host",
-        "pattern",
         type=NameOf("workers"),
         metavar="PATTERN",
         help="Only these workers or groups, as for ansible-playbook.",

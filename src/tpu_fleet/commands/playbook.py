@@ -15,12 +15,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 
 from ..show.ended import failure_lines
 from ..show.progress import Progress
-from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError
 from ..workers.play import NOBODY, Event, plain, play
 from ..workers.report import Report
 from .many import INTERRUPTED
-from .options import option_verbose
+from .options import option_limit, option_verbose
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,7 @@ def playbook_options(
     """Add the options that are passed on to the playbook; the command gets them as `how`."""
     options = [option_verbose()]
     if limit:
-        options.insert(
-            0,
-            click.option(
-                "--limit",
-                type=NameOf("workers"),
-                metavar="PATTERN",
-                help="Only these workers or groups, as for ansible-playbook.",
-            ),
-        )
+        options.insert(0, option_limit())
     if check:
         options[:0] = [
             click.option("--check", is_flag=True, help="Change nothing; say what would change."),

@@ -26,9 +26,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 from ..workers.ask.worker_program import port_command
-from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError
 from ..workers.play import Event, fact_of, play, problem_of
+from .options import option_limit
 
 LOOK_AGAIN_AFTER = 3
 """After this many failures in a row, addresses are read from the API again."""
@@ -355,12 +355,7 @@ def table_of(services: Sequence[Served]) -> Table:
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of this computer.")
 @click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
 @click.option("--token", "with_token", is_flag=True, help="Read the token, and print it.")
-@click.option(
-    "--limit",
-    type=NameOf("workers"),
-    metavar="PATTERN",
-    help="Only these workers or groups, as for ansible-playbook.",
-)
+@option_limit()
 def tunnel(
     name: str | None, port: int | None, user: str | None, with_token: bool, limit: str | None
 ) -> None:

@@ -62,7 +62,7 @@ def offered(*words: str) -> list[str]:
         (["logs", "--slice", "p"], ["pair", "pod"]),
         (["logs", "--slice", "solo,p"], ["solo,pair", "solo,pod"]),
         (["exec", "--limit", "pair-"], ["pair-w0", "pair-w1"]),
-        (["exec", "--host", "s"], ["solo"]),
+        (["exec", "--limit", "s"], ["solo"]),
         (["attach", "--slice", "so"], ["solo"]),
         (["runs", "digits", "ot"], ["other"]),
         (["doctor", "--limit", "so"], ["solo"]),

@@ -91,9 +91,9 @@ def said(result: Result) -> Result:
     return Result(result.name, result.kind, result.exit_status, says=lines[-1]) if lines else result
 
 
-def do(verb: Verb, *names: str, limit: float | None = None, **more: Any) -> int:
-    options = {"slices": [], "pattern": None, **more}
-    settings = Settings(timeout=limit)
+def do(verb: Verb, *names: str, seconds: float | None = None, **more: Any) -> int:
+    options = {"slices": [], "limit": None, **more}
+    settings = Settings(timeout=seconds)
     many = Many(user=None, sudo=True, settings=settings, refresh=False, **options)
     return carry_out(verb, many, names, False)
 
@@ -133,7 +133,7 @@ def test_a_run_that_a_lost_worker_may_have_is_not_called_unknown(world: World) -
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("more", [{"pattern": "pair-w0"}, {"slices": ["pair"]}])
+@pytest.mark.parametrize("more", [{"limit": "pair-w0"}, {"slices": ["pair"]}])
 def test_a_part_of_a_gang_is_refused(world: World, more: dict[str, Any]) -> None:
     wide = [run(host, run_id="digits-1", workers=3) for host in WORKERS]
     world.looks = [wide]
@@ -174,7 +174,7 @@ def test_who_has_no_sudo_is_told_so(world: World, capsys: pytest.CaptureFixture[
 
 def test_what_does_not_stop_in_time(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.looks = [PAIR, of("running", reason="eve@x stopped it")]
-    assert do(stop.VERB, "digits", limit=0.01) == 1
+    assert do(stop.VERB, "digits", seconds=0.01) == 1
     assert capsys.readouterr().out == "digits on pair: running after 0 s: eve@x stopped it\n"
 
 

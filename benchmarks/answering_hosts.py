@@ -148,7 +148,7 @@ class Field:
         """Write the fleet file, with another shell for one user than before."""
         self.shell = "/bin/sh" if self.shell == "/bin/bash" else "/bin/bash"
         people = [{"name": "alice", "uid": 2001, "shell": self.shell}]
-        said = {**NOTHING, "fleet_allocations": "unrestricted", "user_accounts_users": people}
+        said = {**NOTHING, "fleet_allocations": "unrestricted", "fleet_users": people}
         (self.inventory / "group_vars" / "all" / "story.yml").write_text(json.dumps(said))
 
     def answer(self, name: str) -> None:

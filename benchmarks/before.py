@@ -96,9 +96,9 @@ class Version:
                 {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"},
             ],
             "fleet_allocations": "unrestricted",
-            "training_run_runs": [],
-            "user_accounts_users": [{"name": "alice", "uid": 2001, "shell": self.shell}],
-            "user_shell_people": [],
+            "fleet_runs": [],
+            "fleet_users": [{"name": "alice", "uid": 2001, "shell": self.shell}],
+            "fleet_shells": [],
         }
         (self.inventory / "group_vars/all/story.yml").write_text(json.dumps(said))
 

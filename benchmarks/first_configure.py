@@ -68,7 +68,7 @@ class Machines(Fleet):
         return {
             "fleet_slices": slices,
             "fleet_allocations": "unrestricted",
-            "training_run_runs": [],
+            "fleet_runs": [],
         }
 
     def renew(self, names: list[str]) -> None:

@@ -4,7 +4,7 @@
     sudo .venv/bin/python benchmarks/made_again.py [--repeat 5] [--record FILE]
 
 Makes a local cloud of its own. In each round a slice with an empty data disk is configured for the
-first time, then deleted without its disk, made again and configured. python_env_cache_dir is on the
+first time, then deleted without its disk, made again and configured. fleet_package_cache_dir is on the
 disk. Making the machines does not count. Packages come from wherever they come from for everybody:
 here a registry nearby, from which they take hardly longer than from a disk.
 """
@@ -40,8 +40,8 @@ class Cached(Machines):
             "fleet_slices": [solo],
             "fleet_disks": [{"name": disk, "zone": ZONE, "size_gb": 10}],
             # A cache belongs to root, as the folders above it do.
-            "data_disk_disks": [{"name": disk, "mount": MOUNT, "slices": [SLICE]}],
-            "python_env_cache_dir": f"{MOUNT}/uv",
+            "fleet_disk_mounts": [{"name": disk, "mount": MOUNT, "slices": [SLICE]}],
+            "fleet_package_cache_dir": f"{MOUNT}/uv",
         }
         self.declare({**self.file([]), **said})
         self.play("tpu.fleet.disks")

@@ -67,9 +67,9 @@ PLAYS = frozenset({"unchanged", "changed", "push"})
 # host looks at when nothing is to do is the same.
 BARE_FROM = 64
 BARE: dict[str, list[Any]] = {
-    "code_checkout_trees": [],
-    "host_base_packages": [],
-    "user_shell_packages": [],
+    "fleet_code": [],
+    "fleet_base_packages": [],
+    "fleet_shell_packages": [],
 }
 
 # Each of these takes exactly one connection and one command for each host, whatever happens.
@@ -104,8 +104,8 @@ class Pod(Fleet):
             **NOTHING,
             "fleet_slices": [pod],
             "fleet_allocations": "unrestricted",
-            "user_accounts_users": people,
-            "code_checkout_trees": trees,
+            "fleet_users": people,
+            "fleet_code": trees,
             **(BARE if self.hosts >= BARE_FROM else {}),
         }
 

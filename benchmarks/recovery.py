@@ -42,7 +42,7 @@ PREEMPTED, REBOOTED, KILLED = "preempted", "rebooted", "killed"
 # A step that takes no longer than a moment: the next one is what is waited for.
 COMMAND = "python3 train.py --every 5 --step-seconds 0.2"
 RUN = {
-    **FLEET["training_run_runs"][0],
+    **FLEET["fleet_runs"][0],
     "command": COMMAND,
     # Each of the failures that are made here shall be the first one, as it is in life.
     "fail_fast_seconds": 1,
@@ -50,10 +50,10 @@ RUN = {
 SAID = {
     **FLEET,
     "fleet_slices": [one for one in FLEET["fleet_slices"] if one["name"] == SOLO],
-    "code_checkout_trees": [{**FLEET["code_checkout_trees"][0], "slices": [SOLO]}],
-    "training_run_runs": [RUN],
+    "fleet_code": [{**FLEET["fleet_code"][0], "slices": [SOLO]}],
+    "fleet_runs": [RUN],
     # As the role has it.
-    "training_run_lost_seconds": 30,
+    "fleet_run_lost_seconds": 30,
 }
 MOST = {KILLED: 5.0, REBOOTED: 8.0, PREEMPTED: 10.0}
 """Seconds beyond the yardstick."""

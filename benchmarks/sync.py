@@ -73,9 +73,9 @@ class Slice(Fleet):
                 **NOTHING,
                 "fleet_slices": [{"name": "pod", "accelerator_type": KINDS[workers], "zone": ZONE}],
                 "fleet_allocations": "unrestricted",
-                "user_accounts_users": [{"name": "alice", "uid": 2001}],
-                "code_checkout_trees": [{"name": "toy", "owner": "alice", "folder": "../code"}],
-                "training_run_runs": [
+                "fleet_users": [{"name": "alice", "uid": 2001}],
+                "fleet_code": [{"name": "toy", "owner": "alice", "folder": "../code"}],
+                "fleet_runs": [
                     {
                         "name": "digits",
                         "slices": ["pod"],

@@ -125,7 +125,7 @@ class ActionModule(ActionBase):
                 if one.git_users is not None
             ],
         )
-        runs = said_of(given, self._templar.template, (), runs="training_run_runs").get("runs", [])
+        runs = said_of(given, self._templar.template, (), runs="fleet_runs").get("runs", [])
         if not any(run.get("multislice") for run in runs):
             result["idle_runs"] = idle_runs(leaders, outcomes, slices, list(pushed))
         result["runs_unknown"] = [host for host in leaders if host not in result["idle_runs"]]

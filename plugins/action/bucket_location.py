@@ -14,7 +14,7 @@ class ActionModule(Declared):
 
     def declared(self) -> dict[str, Any]:
         """Return the buckets and where the slices are."""
-        said = self.said("project", "api_endpoint", buckets="bucket_mount_buckets")
+        said = self.said("project", "api_endpoint", buckets="fleet_buckets")
         # To look at all workers takes a while, and mostly there is no bucket.
         known = self.workers().values() if said.get("buckets") else ()
         zones = {of["tpu_vm_name"]: of["tpu_vm_zone"] for of in known if "tpu_vm_zone" in of}

@@ -32,7 +32,7 @@ class ActionModule(Declared):
         """Take the variables by their names."""
         self.validate_argument_spec({})
         asked = {**DEFAULTS, **self.said(**{name: name for name in NAMES})}
-        said = self.said("api_endpoint", runs="training_run_runs")
+        said = self.said("api_endpoint", runs="fleet_runs")
         asked.update(runs=said.get("runs", []), endpoint=said.get("api_endpoint", ""))
         usable = self.vars["groups"].get(GROUP_USABLE, [])
         asked["machines"] = machines(self.vars["hostvars"], usable)

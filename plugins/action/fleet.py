@@ -86,7 +86,7 @@ class ActionModule(ActionBase):
 
     def _declared_runs(self, variables: Mapping[str, Any]) -> dict[str, list[str]]:
         """Return the names of the runs that are to run, by slice."""
-        said = said_of(variables, self._templar.template, (), runs="training_run_runs")
+        said = said_of(variables, self._templar.template, (), runs="fleet_runs")
         found: dict[str, list[str]] = {}
         for run in said.get("runs", ()):
             if run.get("enabled", True):

@@ -38,7 +38,7 @@ class ActionModule(Declared):
 
     def declared(self) -> dict[str, Any]:
         """Return what the inventory and the fleet file say."""
-        mounts = self.said(mounts="bucket_mount_buckets").get("mounts", [])
+        mounts = self.said(mounts="fleet_buckets").get("mounts", [])
         return {
             **self._from_inventory_file(self.vars),
             **self.said(*DECLARED, **NAMED),

@@ -18,7 +18,7 @@ class ActionModule(Declared):
 
     def declared(self) -> dict[str, Any]:
         """Return the fleet, its keys, and what machines have by fleet_git_users."""
-        lists = {"keys": "git_access_keys", "people": "user_accounts_users"}
+        lists = {"keys": "fleet_git_keys", "people": "fleet_users"}
         said = self.said("slices", "state_dir", "owner", "project", **lists, **GITHUB)
         name = f"{said.get('owner', 'managed')} {said.get('project', 'fleet')}"
         hosts = [

@@ -19,7 +19,7 @@ DECLARED = {
     **{option: f"doctor_{option}" for option in ("now", "fix", "time_limit", "pci_devices")},
     "slice": "tpu_vm_name",
     "accelerator_type": "tpu_vm_accelerator_type",
-    "venvs": "python_env_venvs",
+    "venvs": "fleet_venvs",
 }
 
 

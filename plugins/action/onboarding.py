@@ -15,13 +15,13 @@ from ..plugin_utils._fleet.declared import Declared
 
 FINDER = Path(__file__).resolve().parents[2] / "playbooks/templates/onboarding/find"
 KINDS = {
-    "runs": "training_run_runs",
-    "venvs": "python_env_venvs",
-    "shares": "nfs_share_shares",
-    "disks": "data_disk_disks",
-    "buckets": "bucket_mount_buckets",
-    "notebooks": "notebook_server_notebooks",
-    "boards": "tensorboard_server_boards",
+    "runs": "fleet_runs",
+    "venvs": "fleet_venvs",
+    "shares": "fleet_shares",
+    "disks": "fleet_disk_mounts",
+    "buckets": "fleet_buckets",
+    "notebooks": "fleet_notebooks",
+    "boards": "fleet_boards",
 }
 
 
@@ -32,7 +32,7 @@ class ActionModule(Declared):
 
     def declared(self) -> dict[str, Any]:
         """Return the people, the machines and what is on them; of runs no environment."""
-        said = self.said("state_dir", users="user_accounts_users", **KINDS)
+        said = self.said("state_dir", users="fleet_users", **KINDS)
         data = {kind: said.get(kind, []) for kind in KINDS}
         usable = self.vars["groups"].get(GROUP_USABLE, [])
         return {

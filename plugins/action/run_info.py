@@ -33,7 +33,7 @@ class ActionModule(Declared):
         """Return how this computer brings files, and the runs that are declared for the worker."""
         options: dict[str, Any] = {"one_by_one": shutil.which("rsync") is None}
         if self._task.args.get("about") in ("back", "due"):
-            runs = self.said(runs="training_run_runs").get("runs", [])
+            runs = self.said(runs="fleet_runs").get("runs", [])
             here = [run for run in runs if self.vars["tpu_vm_name"] in run.get("slices", [])]
             options["due"] = [run["name"] for run in here if run.get("enabled", True)]
         return options

@@ -29,7 +29,7 @@ from ..plugin_utils._apply.prepare import Each, asked_for, common_of, each
 from ..plugin_utils._apply.wish import order, simple
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._fleet.options import said_of
-from ..plugin_utils._roles.specs import role_options
+from ..plugin_utils._roles.specs import by_all_names
 from ..plugin_utils._self_setup.open import Raw, open_tools, opened
 from ..plugin_utils._self_setup.publish import Slice, publish, shared_roles
 
@@ -174,7 +174,7 @@ def _raw(one: Each) -> Raw:
         return simple(one.values.read(name))
 
     values = {name: one.values.raw[name] for name in one.ours}
-    return Raw(values, role_options(), is_encrypted, read, AnsibleError)
+    return Raw(values, by_all_names(), is_encrypted, read, AnsibleError)
 
 
 def is_encrypted(value: Any) -> bool:

@@ -14,14 +14,14 @@ from ..modules import code_snapshot
 from ..plugin_utils._fleet.declared import Declared, together
 
 NAMES = {
-    "trees": "code_checkout_trees",
+    "trees": "fleet_code",
     "code": "code_checkout_snapshot_dir",
-    "people": "user_shell_people",
+    "people": "fleet_shells",
 }
 
 
 class ActionModule(Declared):
-    """The folders of code_checkout_trees, and those of the dotfiles of user_shell_people."""
+    """The folders of fleet_code, and those of the dotfiles of fleet_shells."""
 
     _supports_check_mode = True
 

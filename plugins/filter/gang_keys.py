@@ -17,7 +17,7 @@ author:
 positional: _input, slice, secret
 options:
   _input:
-    description: The runs, as C(training_run_runs) has them.
+    description: The runs, as C(fleet_runs) has them.
     type: list
     elements: dict
     required: true
@@ -34,7 +34,7 @@ options:
 EXAMPLES = r"""
 - name: Count the keys of this host
   ansible.builtin.debug:
-    msg: "{{ training_run_runs | tpu.fleet.gang_keys(tpu_vm_name, secret) | length }}"
+    msg: "{{ fleet_runs | tpu.fleet.gang_keys(tpu_vm_name, secret) | length }}"
 """
 
 RETURN = r"""

@@ -44,13 +44,17 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 
 from ..module_utils._roles.rules_by_role import ROLE_RULES
+from ..module_utils._schema.names import with_names
 from ..plugin_utils._roles.variables import RoleVariables
 
 
 @pass_context
 def role_problems(context: Context, role: str) -> list[str]:
     """List the problems of what is declared for a role."""
-    return [str(problem) for problem in ROLE_RULES[role](RoleVariables(role, context))]
+    variables = RoleVariables(role, context)
+    found = ROLE_RULES[role](variables)
+    names = variables.names() if found else {}
+    return [str(with_names(problem, names)) for problem in found]
 
 
 class FilterModule:

@@ -224,6 +224,7 @@ from ..plugin_utils._fleet.variable_files import (
     UNREAD,
     fill_empty_sections,
     read_variables,
+    refuse_old_names,
     variable_files,
 )
 
@@ -286,8 +287,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         folder = Path(os.path.realpath(Path(path).parent))
         # Here, as Ansible's own message about invalid YAML names neither file nor line.
+        found: list[tuple[str, Path]] = []
         for file in variable_files(folder):
-            fill_empty_sections(read_variables(loader, file))
+            variables = read_variables(loader, file)
+            fill_empty_sections(variables)
+            found += ((str(name), file) for name in variables)
+        refuse_old_names(found)
         query = self._query()
         state = self._state_folder(query)
         directory = self._directory(state)

@@ -23,7 +23,7 @@ author:
   - The tpu.fleet authors (@tpu-fleet)
 options:
   buckets:
-    description: The buckets, as in C(bucket_mount_buckets).
+    description: The buckets, as in C(fleet_buckets).
     type: list
     elements: dict
     required: true
@@ -43,7 +43,7 @@ options:
 EXAMPLES = r"""
 - name: See whether the buckets are near
   tpu.fleet.bucket_location:
-    buckets: "{{ bucket_mount_buckets }}"
+    buckets: "{{ fleet_buckets }}"
     slices:
       - name: solo
         zone: us-central2-b

@@ -49,7 +49,7 @@ def declared_problems(entries: list[dict[str, Any]]) -> list[str]:
     found = []
     for index, entry in enumerate(entries):
         for key, message, remedy in rules.problems_of(entry):
-            where = f"code_checkout_trees[{index}]" + (f".{key}" if key else "")
+            where = f"fleet_code[{index}]" + (f".{key}" if key else "")
             found.append(f"{where} ({entry['name']}): {message}. {remedy}.")
     return found
 

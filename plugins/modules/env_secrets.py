@@ -35,7 +35,7 @@ def declared_problems(sets: list[dict[str, Any]]) -> list[str]:
     found = []
     names = [entry["name"] for entry in sets]
     for index, entry in enumerate(sets):
-        where = f"env_secrets_sets[{index}] ({entry['name']})"
+        where = f"fleet_secrets[{index}] ({entry['name']})"
         for key, message, remedy in rules.problems_of(entry):
             found.append(f"{where}.{key}: {message}. {remedy}.")
         if names.index(entry["name"]) != index:

@@ -141,7 +141,7 @@ def main() -> None:
             told = [text for text, _process in found]
             module.fail_json(
                 msg=f"Waited {waited:.0f} s for this machine to set itself up: {'; '.join(told)}. "
-                "Look at it on the host, or allow more time (host_base_first_boot_timeout).",
+                "Look at it on the host, or allow more time (fleet_first_boot_timeout).",
                 waited=waited,
                 obstacles=told,
             )

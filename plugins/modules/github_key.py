@@ -40,7 +40,7 @@ options:
     type: str
     required: true
   keys:
-    description: Entries of C(git_access_keys), without their private keys.
+    description: Entries of C(fleet_git_keys), without their private keys.
     type: list
     elements: dict
     default: []
@@ -77,7 +77,7 @@ options:
         default: {}
   people:
     description:
-      - Users of C(user_accounts_users). Their own keys are removed where they are not to be any
+      - Users of C(fleet_users). Their own keys are removed where they are not to be any
         more.
     type: list
     elements: dict
@@ -121,7 +121,7 @@ EXAMPLES = r"""
 - name: Register the keys
   tpu.fleet.github_key:
     fleet: lab
-    keys: "{{ git_access_keys | map('combine', {'private_key': ''}) }}"
+    keys: "{{ fleet_git_keys | map('combine', {'private_key': ''}) }}"
     hosts: "{{ git_keys_hosts }}"
     slices: [solo, pair]
     record: "{{ fleet_state_dir }}/github_keys.json"
@@ -218,7 +218,7 @@ class Keeper:
         """Ask for the places of all keys that are declared or to be removed."""
         declared = plans.registered(self.params["keys"])
         reasons = [
-            f"{key['name']} in git_access_keys must be registered there (register: "
+            f"{key['name']} in fleet_git_keys must be registered there (register: "
             f"{key['register']})"
             for key in declared
         ]

@@ -34,7 +34,7 @@ EXAMPLES = r"""
 - name: Record what was applied
   tpu.fleet.host_state:
     section: host_base
-    hash: "{{ host_base_packages | to_json | hash('sha256') }}"
+    hash: "{{ fleet_base_packages | to_json | hash('sha256') }}"
     ready: true
 """
 

@@ -65,7 +65,7 @@ def main() -> None:
         if settings["when_unsupported"] == "fail":
             module.fail_json(
                 msg=f"{text}. Leave its slice out of the shares, set "
-                "nfs_share_when_unsupported: skip, or in the local cloud give the slice the "
+                "fleet_share_when_unsupported: skip, or in the local cloud give the slice the "
                 "metadata local-cloud-kernel: own."
             )
         wanted = Plan()

@@ -64,7 +64,7 @@ EXAMPLES = r"""
 - name: Write what people need
   tpu.fleet.onboarding:
     folder: ~/.local/state/tpu-fleet/onboarding
-    users: "{{ user_accounts_users }}"
+    users: "{{ fleet_users }}"
     finder: "{{ lookup('ansible.builtin.file', 'find') }}"
     machines:
       - host: solo

@@ -8,7 +8,7 @@ module: snapshots
 short_description: Pack local folders for the machines
 version_added: 0.1.0
 description:
-  - Packs the code of C(code_checkout_trees) and the dotfiles of C(user_shell_people) that are in
+  - Packs the code of C(fleet_code) and the dotfiles of C(fleet_shells) that are in
     folders of the controller, as M(tpu.fleet.code_snapshot) does.
   - It is a part of the playbooks of this collection, and may change with them.
 author:

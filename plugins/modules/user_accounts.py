@@ -61,16 +61,14 @@ def sudo_problems(module: AnsibleModule, users: list[User]) -> list[str]:
         if visudo is None:
             # On a fresh host the packages may not be there yet; only a real run needs them.
             if not module.check_mode:
-                found.append(
-                    f"user_accounts_users[{index}].sudo: sudo is not installed on this host."
-                )
+                found.append(f"fleet_users[{index}].sudo: sudo is not installed on this host.")
             continue
         trial = Path(module.tmpdir) / "rule"
         trial.write_text(content, encoding="utf-8")
         code, out, err = module.run_command([visudo, "-c", "-f", str(trial)])
         if code != 0:
             says = " ".join((err or out).replace(str(trial), "the rule").split())
-            found.append(f"user_accounts_users[{index}].sudo is refused by visudo: {says}")
+            found.append(f"fleet_users[{index}].sudo is refused by visudo: {says}")
     return found
 
 

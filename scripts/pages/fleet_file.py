@@ -24,6 +24,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     SCALARS,
     Key,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
+    fleet_name,
+    in_fleet_file,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     ROLES,
     options_of,
@@ -102,37 +106,37 @@ COMMON = {
     "enabled": (
         "boolean (`true`)",
         "Whether it runs, now and after every boot.",
-        ("notebook_server_notebooks", "tensorboard_server_boards", "training_run_runs"),
+        ("fleet_notebooks", "fleet_boards", "fleet_runs"),
     ),
     "env": (
         "mapping",
         "Environment variables. No secrets, because all users of the host can read them.",
-        ("notebook_server_notebooks", "tensorboard_server_boards"),
+        ("fleet_notebooks", "fleet_boards"),
     ),
     "hardening": (
         "boolean (`true`)",
         "Whether it can never gain rights that its user does not have. With `false`, `sudo` works.",
-        ("notebook_server_notebooks", "tensorboard_server_boards"),
+        ("fleet_notebooks", "fleet_boards"),
     ),
     "labels": ("mapping", "Labels of the resource.", ("fleet_disks", "fleet_slices")),
     "memory_max": (
         "text",
         "Maximum memory, as systemd writes it (`8G`, `25%`).",
-        ("notebook_server_notebooks", "tensorboard_server_boards"),
+        ("fleet_notebooks", "fleet_boards"),
     ),
     "secrets": (
         "texts",
-        "Sets of `env_secrets_sets` whose variables go into its environment.",
-        ("notebook_server_notebooks", "tensorboard_server_boards"),
+        "Sets of `fleet_secrets` whose variables go into its environment.",
+        ("fleet_notebooks", "fleet_boards"),
     ),
     "slices": (
         "texts",
         "Names of the slices that the entry is for. By default all.",
         (
-            *("bucket_mount_buckets", "code_checkout_trees", "data_disk_disks"),
-            *("env_secrets_sets", "git_access_identities", "git_access_keys"),
-            *("notebook_server_notebooks", "python_env_venvs", "tensorboard_server_boards"),
-            *("user_accounts_users", "user_shell_people"),
+            *("fleet_buckets", "fleet_code", "fleet_disk_mounts"),
+            *("fleet_secrets", "fleet_git_identities", "fleet_git_keys"),
+            *("fleet_notebooks", "fleet_venvs", "fleet_boards"),
+            *("fleet_users", "fleet_shells"),
         ),
     ),
     "state": (
@@ -143,7 +147,7 @@ COMMON = {
     "worker": (
         "integer (`0`)",
         "Index of the worker that has it.",
-        ("nfs_share_shares", "notebook_server_notebooks", "tensorboard_server_boards"),
+        ("fleet_shares", "fleet_notebooks", "fleet_boards"),
     ),
 }
 
@@ -176,7 +180,8 @@ def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
     """Return the section of one role: its lists with their keys, and the names of its settings."""
     path = ROLES / role / "meta" / "argument_specs.yml"
     spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
-    options = spec["options"]
+    options = in_fleet_file(spec["options"])
+    given = {fleet_name(variable) for variable in given_by_playbooks(role)}
     parts = [f"## The role {role}", f"{spec['short_description']}."]
     settings = []
     for variable, key in role_keys(options).items():
@@ -184,7 +189,7 @@ def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
             parts.append(f"### {variable}")
             parts += tables(key.options, options[variable]["options"], variable)
             parts.append(examples[variable])
-        elif variable not in given_by_playbooks(role):
+        elif variable not in given:
             settings.append(f"`{variable}`")
     if settings:
         readme = f"[role's README](../roles/{role}/README.md#variables)"
@@ -202,7 +207,10 @@ def given_by_playbooks(role: str) -> set[str]:
     found = {name for name in options if name in told}
     for name, option in options.items():
         text, default = text_of(option["description"]), str(option.get("default", ""))
-        if re.search(r"inventory_hostname|tpu_vm_|fleet_ray_", default) and name not in EXAMPLES:
+        if (
+            re.search(r"inventory_hostname|tpu_vm_|fleet_ray_", default)
+            and fleet_name(name) not in EXAMPLES
+        ):
             found.add(name)
         if re.search(r"The default is `(tpu_vm_\w+|\w+_venvs|\w+_users)`|[Pp]laybooks? ", text):
             found.add(name)

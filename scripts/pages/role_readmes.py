@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
+    FLEET_NAMES,
+    fleet_name,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import ROLES, options_of
 
 from . import filled
@@ -28,11 +32,15 @@ def variables_tables(role: str) -> str:
         for name, option in options.items()
     }
     for name, key in keys.items():
-        if key.options and name in shown:
-            told[name]["description"] += f" [Its keys](../../docs/fleet-file.md#{name})."
+        if name in FLEET_NAMES:
+            told[name]["description"] += f" In the fleet file `{FLEET_NAMES[name]}`."
+        if key.options and fleet_name(name) in shown:
+            told[name]["description"] += (
+                f" [Its keys](../../docs/fleet-file.md#{fleet_name(name)})."
+            )
     parts = ["## Variables", keys_table({n: k for n, k in keys.items() if n not in given}, told)]
     for name, key in keys.items():
-        if key.options and name not in shown:
+        if key.options and fleet_name(name) not in shown:
             parts += [f"{kind_of(key)} of `{name}`:"]
             parts.append(keys_table(key.options, options[name]["options"]))
     if given:

@@ -22,7 +22,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     WORDS,
     Key,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_names, role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
+    fleet_options,
+    role_names,
+)
 
 from .fleet_file import ABOUT, default_of, node_options, text_of
 
@@ -65,7 +68,7 @@ def as_json(value: Any) -> str:
 
 def schema() -> Schema:
     """Return the schema of all variables of the fleet file."""
-    options = role_options()
+    options = {name: one for name, one in fleet_options().items() if name.startswith("fleet_")}
     variables = {
         **{name: of(key, {}) for name, key in PLAYBOOK_VARIABLES.items()},
         **{name: of(key, {}) for name, key in {**SCALARS, **AROUND, **SELF_SETUP}.items()},

@@ -34,8 +34,8 @@ KINDS = ("instances", "instanceGroupManagers", "instanceTemplates", "resourcePol
 PEOPLE: dict[str, Any] = {
     **NOTHING,
     "fleet_allocations": "unrestricted",
-    "host_base_packages": ["sudo", "tmux", "tzdata"],
-    "user_accounts_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
+    "fleet_base_packages": ["sudo", "tmux", "tzdata"],
+    "fleet_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
 }
 
 

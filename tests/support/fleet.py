@@ -52,10 +52,10 @@ def interrupt(process: subprocess.Popen[str], limit: float = 120) -> str:
 # A fleet file that wants nothing of what the demo's does.
 NOTHING: dict[str, Any] = {
     "fleet_slices": [],
-    "user_accounts_users": [],
-    "python_env_venvs": [],
-    "code_checkout_trees": [],
-    "training_run_runs": [],
+    "fleet_users": [],
+    "fleet_venvs": [],
+    "fleet_code": [],
+    "fleet_runs": [],
 }
 
 

@@ -6,7 +6,7 @@ keys for theirs.
 
     with GitServer("10.99.0.1", "http://127.0.0.1:8470/") as server:
         server.add_repository("lab/private", {"README.md": "hello\\n"})
-        declared = {"git_access_hosts": [server.declaration()]}
+        declared = {"fleet_git_hosts": [server.declaration()]}
 
 It needs root: sshd sees a user called git that nobody else sees.
 """
@@ -104,7 +104,7 @@ class GitServer:
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / "host_key"))
 
     def declaration(self, name: str = "github.com") -> dict[str, Any]:
-        """Return the entry of git_access_hosts with which machines find it under a name."""
+        """Return the entry of fleet_git_hosts with which machines find it under a name."""
         return {
             "name": name,
             "hostname": self.address,

@@ -133,7 +133,7 @@ class Guides:
         subprocess.run([*trusted, "update-server-info"], check=True)
         self.elsewhere = {
             "fleet_github_api_url": f"http://127.0.0.1:{self.cloud.port}/api/v3",
-            "git_access_hosts": [self.server.declaration()],
+            "fleet_git_hosts": [self.server.declaration()],
             **self.downloads.add_ohmyzsh(),
         }
 

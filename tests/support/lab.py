@@ -79,8 +79,8 @@ class Lab:
         self.fetch_torch(self.downloads.folder / "torch" / "torch")
         self.fleet.declare(
             self.instead(
-                git_access_hosts=[self.server.declaration()],
-                python_env_torch_index_url=f"{self.downloads.url}/torch",
+                fleet_git_hosts=[self.server.declaration()],
+                fleet_torch_index_url=f"{self.downloads.url}/torch",
                 **self.downloads.add_ohmyzsh(),
             )
         )
@@ -95,20 +95,20 @@ class Lab:
         for entry in declared["fleet_slices"]:
             if entry["name"] == "pair":
                 entry["metadata"] = {"local-cloud-kernel": "own"}
-        for run in declared["training_run_runs"]:
+        for run in declared["fleet_runs"]:
             # For as long as there is something to look at, however long that takes here.
             assert "--steps 3000 " in run["command"]
             run["command"] = run["command"].replace("--steps 3000 ", "--steps 1000000 ")
         return {
             "fleet_slices": declared["fleet_slices"],
-            "training_run_runs": declared["training_run_runs"],
+            "fleet_runs": declared["fleet_runs"],
             "fleet_github_api_url": f"{self.url}api/v3",
-            "nfs_share_when_unsupported": "skip",
+            "fleet_share_when_unsupported": "skip",
             # There are none that Ray could find.
-            "ray_cluster_chips": 4,
+            "fleet_ray_chips": 4,
             # Three machines on one small computer.
-            "ray_cluster_cpus": 2,
-            "ray_cluster_object_store_mb": 100,
+            "fleet_ray_cpus": 2,
+            "fleet_ray_object_store_mb": 100,
             **more,
         }
 
@@ -172,8 +172,8 @@ class Downloads:
         write = ["git", "-C", str(tree), "write-tree"]
         name = subprocess.run(write, check=True, capture_output=True, text=True).stdout.strip()
         return {
-            "user_shell_ohmyzsh_url": f"{self.url}/ohmyzsh.tar.gz",
-            "user_shell_ohmyzsh_tree": name,
+            "fleet_ohmyzsh_url": f"{self.url}/ohmyzsh.tar.gz",
+            "fleet_ohmyzsh_tree": name,
         }
 
 

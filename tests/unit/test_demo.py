@@ -146,9 +146,9 @@ def said(value: Any, framework: str) -> str:
 
 @pytest.mark.parametrize("framework", ["", *RELEASES])
 def test_the_fleet_file_has_the_program_and_what_it_requires(framework: str) -> None:
-    ((venv,), (tree,)) = FLEET["python_env_venvs"], FLEET["code_checkout_trees"]
+    ((venv,), (tree,)) = FLEET["fleet_venvs"], FLEET["fleet_code"]
     assert said(venv["framework"], framework) == (framework or "jax")
-    assert {run["venv"] for run in FLEET["training_run_runs"]} == {venv["name"]}
+    assert {run["venv"] for run in FLEET["fleet_runs"]} == {venv["name"]}
     folder = (ROOT / "inventory" / said(tree["folder"], framework)).resolve()
     assert (folder / "train.py").exists()
     required = pins((folder / "requirements.txt").read_text().splitlines())

@@ -25,7 +25,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import LISTS, SCALARS, Key
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 from tpu_fleet.begin.answers import Answers
 from tpu_fleet.cli import main as tpu_fleet
@@ -46,7 +46,7 @@ GENERATED = [
     *("commands.md", "errors.md", "fleet-file.md", "internals/gcloud.md", "local-cloud.md"),
     *("playbooks.md", "command_line.json", "fleet.schema.json", "user_shell/README.md"),
 ]
-ROLES = role_keys(role_options())
+ROLES = role_keys(fleet_options())
 ROLE_READMES = sorted((ROOT / "roles").glob("*/README.md"))
 EXAMPLE = yaml.safe_load((DOCS / "fleet-file.example.yml").read_text())
 
@@ -259,11 +259,9 @@ AROUND: dict[str, Any] = {
         {"name": name, "accelerator_type": "v4-16", "zone": "us-central2-b"}
         for name in ("pair", "solo")
     ],
-    "user_accounts_users": [
-        {"name": name, "uid": uid} for uid, name in enumerate(("alice", "bob"), 2001)
-    ],
-    "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
-    "code_checkout_trees": [
+    "fleet_users": [{"name": name, "uid": uid} for uid, name in enumerate(("alice", "bob"), 2001)],
+    "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
+    "fleet_code": [
         {"name": name, "owner": "root", "folder": f"/home/{name}"} for name in ("digits", "models")
     ],
 }

@@ -11,10 +11,13 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     role_keys,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.rules_by_role import ROLE_RULES
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_names, role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
+    fleet_options,
+    role_names,
+)
 
 ROOT = Path(__file__).parents[2]
-ROLES = role_keys(role_options())
+ROLES = role_keys(fleet_options())
 
 
 def test_all_roles_are_read() -> None:
@@ -38,18 +41,18 @@ def test_no_variable_of_a_role_is_taken_for_a_misspelling() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
-        ("host_base_apt_lock_timeout", "600", None),
+        ("fleet_apt_lock_timeout", "600", None),
         (
-            "host_base_apt_lock_timeout",
+            "fleet_apt_lock_timeout",
             "ten",
-            "host_base_apt_lock_timeout = 'ten': must be a whole",
+            "fleet_apt_lock_timeout = 'ten': must be a whole",
         ),
-        ("host_base_apt_lock_timeout", True, "host_base_apt_lock_timeout = True: must be a whole"),
-        ("python_env_compile_bytecode", "no", None),
-        ("python_env_compile_bytecode", "nein", "must be true or false"),
-        ("host_base_packages", ["tmux", {}], "host_base_packages[1] = {}: must be a text"),
-        ("host_base_huge_pages", "allways", "Did you mean always?"),
-        ("host_base_limits", "nofile", "must be a mapping"),
+        ("fleet_apt_lock_timeout", True, "fleet_apt_lock_timeout = True: must be a whole"),
+        ("fleet_compile_bytecode", "no", None),
+        ("fleet_compile_bytecode", "nein", "must be true or false"),
+        ("fleet_base_packages", ["tmux", {}], "fleet_base_packages[1] = {}: must be a text"),
+        ("fleet_huge_pages", "allways", "Did you mean always?"),
+        ("fleet_limits", "nofile", "must be a mapping"),
     ],
 )
 def test_single_variables_of_roles(variable: str, value: object, problem: str | None) -> None:

@@ -16,12 +16,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     check_variable_names,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 from tpu_fleet.begin.files import SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
-ROLES = role_keys(role_options())
+ROLES = role_keys(fleet_options())
 VALIDATOR = jsonschema.Draft7Validator(json.loads(SCHEMA.read_text()))
 EXAMPLE = yaml.safe_load((ROOT / "docs/fleet-file.example.yml").read_text())
 FILES = [
@@ -76,15 +76,15 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("fleet_notify.1.events", ["failed", "exploded"], "fleet_notify.1.events.1"),
     ("fleet_notify.3.webhook", "https://x", "fleet_notify.3"),
     ("fleet_self_setup.buckets", "x", "fleet_self_setup"),
-    ("user_accounts_users.0.uid", "2001x", "user_accounts_users.0.uid"),
-    ("user_accounts_users.0.keys", "ssh-ed25519 AAAA", "user_accounts_users.0.keys"),
-    ("python_env_venvs.0.python", 3.11, "python_env_venvs.0.python"),
-    ("python_env_venvs.0.framework", "tensorflow", "python_env_venvs.0.framework"),
-    ("python_env_tries", "many", "python_env_tries"),
-    ("python_env_prune", "perhaps", "python_env_prune"),
-    ("training_run_runs.0.slices", None, "training_run_runs.0"),
-    ("training_run_runs.0.retries", "3x", "training_run_runs.0.retries"),
-    ("data_disk_disks.0.mnt", "/x", "data_disk_disks.0"),
+    ("fleet_users.0.uid", "2001x", "fleet_users.0.uid"),
+    ("fleet_users.0.keys", "ssh-ed25519 AAAA", "fleet_users.0.keys"),
+    ("fleet_venvs.0.python", 3.11, "fleet_venvs.0.python"),
+    ("fleet_venvs.0.framework", "tensorflow", "fleet_venvs.0.framework"),
+    ("fleet_build_tries", "many", "fleet_build_tries"),
+    ("fleet_prune_venvs", "perhaps", "fleet_prune_venvs"),
+    ("fleet_runs.0.slices", None, "fleet_runs.0"),
+    ("fleet_runs.0.retries", "3x", "fleet_runs.0.retries"),
+    ("fleet_disk_mounts.0.mnt", "/x", "fleet_disk_mounts.0"),
 ]
 
 
@@ -129,23 +129,21 @@ def test_names_of_other_people_are_their_own(name: str) -> None:
     "place",
     [
         *("fleet_slices", "fleet_slices.0", "fleet_slices.0.tier", "fleet_slices.0.queued"),
-        *("fleet_allocations", "python_env_tries", "fleet_notify.3.events", "fleet_apply"),
-        *("user_accounts_users.0.keys", "user_accounts_users.0.uid"),
+        *("fleet_allocations", "fleet_build_tries", "fleet_notify.3.events", "fleet_apply"),
+        *("fleet_users.0.keys", "fleet_users.0.uid"),
     ],
 )
 def test_a_template_may_stand_anywhere(place: str) -> None:
     assert faults(changed(place, "{{ vault_something }}")) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["fleet_slices", "user_accounts_users", "python_env_default_python"]
-)
+@pytest.mark.parametrize("name", ["fleet_slices", "fleet_users", "fleet_python"])
 def test_a_section_with_nothing_below_it_is_empty(name: str) -> None:
     assert faults({name: None}) == []
 
 
 def test_a_role_takes_texts_for_numbers_and_flags_as_ansible_does() -> None:
-    data = {"python_env_tries": "7", "python_env_prune": "yes", "python_env_default_python": 3.12}
+    data = {"fleet_build_tries": "7", "fleet_prune_venvs": "yes", "fleet_python": 3.12}
     assert faults(data) == []
     assert [p for p in check_fleet_file(data, ROLES) if "must be" in p.message] == []
 

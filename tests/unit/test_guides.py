@@ -12,7 +12,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     check_fleet_file,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_names, role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
+    fleet_options,
+    role_names,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = yaml.safe_load((ROOT / "examples/lab/fleet.yml").read_text())
@@ -27,7 +30,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 
 
 def values(data: Any, path: str) -> list[Any]:
-    """What is at a path as user_accounts_users[].keys."""
+    """What is at a path as fleet_users[].keys."""
     found = [data]
     for part in path.split("."):
         name, several = part.removesuffix("[]"), part.endswith("[]")
@@ -48,7 +51,7 @@ def test_each_line_is_in_the_file(name: str) -> None:
 
 def test_every_variable_of_the_file_is_some_step() -> None:
     tops = {name.split("[")[0].split(".")[0] for name in NAMED}
-    assert set(LAB) - {"user_accounts_groups"} <= tops
+    assert set(LAB) - {"fleet_groups"} <= tops
 
 
 def filled(value: Any) -> Any:
@@ -61,14 +64,14 @@ def filled(value: Any) -> Any:
 
 
 def test_the_file_is_a_good_one() -> None:
-    assert [str(p) for p in check_fleet_file(filled(LAB), role_keys(role_options()))] == []
+    assert [str(p) for p in check_fleet_file(filled(LAB), role_keys(fleet_options()))] == []
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parents[3].name)
 def test_the_files_of_the_authors_are_good_ones(file: Path) -> None:
     # Where the grant is not in the file, it is made from a mail.
     fleet = {"fleet_allocations": "unrestricted", **filled(yaml.safe_load(file.read_text()))}
-    assert [str(p) for p in check_fleet_file(fleet, role_keys(role_options()))] == []
+    assert [str(p) for p in check_fleet_file(fleet, role_keys(fleet_options()))] == []
 
 
 def test_there_are_five_authors() -> None:

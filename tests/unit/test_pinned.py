@@ -47,7 +47,7 @@ def test_the_uv_of_the_roles_has_hashes() -> None:
     (version,) = (
         line.split()[1].strip("\"'")
         for line in text.splitlines()
-        if line.startswith("python_env_uv_version:")
+        if line.startswith("fleet_uv_version:")
     )
     assert HASHES[f"uv=={version}"]
 

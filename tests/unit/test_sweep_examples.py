@@ -12,7 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     check_fleet_file,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -32,20 +32,20 @@ def test_there_are_no_others() -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_fleet_file_is_a_good_one(example: str) -> None:
     fleet = fleet_of(example)
-    assert [str(p) for p in check_fleet_file(fleet, role_keys(role_options()))] == []
+    assert [str(p) for p in check_fleet_file(fleet, role_keys(fleet_options()))] == []
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_what_it_names_is_there(example: str) -> None:
     fleet = fleet_of(example)
-    (tree,) = fleet["code_checkout_trees"]
+    (tree,) = fleet["fleet_code"]
     folder = ROOT / "inventory" / tree["folder"]
-    (run,) = fleet["training_run_runs"]
+    (run,) = fleet["fleet_runs"]
     # The run begins in the tree.
     inside = re.search(r"cd (\S+)", run["command"])
     (program,) = re.findall(r"python (\S+)", run["command"])
     assert (folder / (inside[1] if inside else "") / program).is_file()
-    for venv in fleet.get("python_env_venvs", ()):
+    for venv in fleet.get("fleet_venvs", ()):
         name, _slash, file = venv["requirements"].partition("/")
         assert name == tree["name"]
         assert (folder / file).is_file()

@@ -65,7 +65,8 @@ def parts_of(
 
 # Variables that a controller makes of a secret in its state folder, with the name of the file.
 _MADE_OF = {"training_run_keys": "gang_secret", "fleet_ray_token": "ray_token"}
-_RUNS = "training_run_runs"
+# Under the name of the fleet file, and under the role's own.
+_RUNS = frozenset({"fleet_runs", "training_run_runs"})
 # The ends of the two files of a snapshot.
 ARCHIVE, DESCRIPTION = ".tar.gz", ".json"
 # Stands for the files that are sent for a role, among the variables that it uses.
@@ -266,7 +267,7 @@ def _reason(wish: Wish, known: Known, role: str, given: str, parts: Mapping[str,
 def _of_which_computer(changed: Sequence[str]) -> str:
     """Explain a change of what each controller makes of a file in its own state folder."""
     # Another list of runs has other keys by itself.
-    made = [] if _RUNS in changed else [_MADE_OF[name] for name in changed if name in _MADE_OF]
+    made = [] if _RUNS & set(changed) else [_MADE_OF[name] for name in changed if name in _MADE_OF]
     if not made:
         return ""
     files = " and ".join(made)

@@ -14,6 +14,7 @@ from typing import Any
 
 from .._roles.rules_by_role import ROLE_RULES
 from .._schema.keys import PLAYBOOK_VARIABLES, Key, Problem, check_keys, check_shape
+from .._schema.names import FLEET_NAMES
 from .._schema.refs import references_together
 from .fleet import VARIABLES, fleet_rules
 
@@ -93,11 +94,11 @@ def check_variable_names(
     """Find variables whose name is nearly, but not quite, one of the collection's.
 
     Near is what is spelt nearly alike, also the name of a role in place of its list: training_runs
-    for training_run_runs. All others are the user's own. The files say where a variable is.
+    for fleet_runs. All others are the user's own. The files say where a variable is.
     """
     problems = []
     variables = (*VARIABLES, *PLAYBOOK_VARIABLES, *roles)
-    meant = {**{name: name for name in variables}, **_role_lists(roles)}
+    meant = {**{name: name for name in variables}, **FLEET_NAMES, **_role_lists(roles)}
     for name in sorted(set(names) - set(variables)):
         near = _nearest(name, meant)
         if near:
@@ -111,8 +112,8 @@ def _role_lists(roles: Mapping[str, Key]) -> dict[str, str]:
     """Return the first list of each role that has one, by the name of the role."""
     return {
         match[1]: name
-        for name, key in reversed(list(roles.items()))
-        if key.type == "list" and (match := _OF_ROLE.match(name))
+        for own, name in reversed(list(FLEET_NAMES.items()))
+        if name in roles and roles[name].type == "list" and (match := _OF_ROLE.match(own))
     }
 
 

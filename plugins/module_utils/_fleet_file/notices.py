@@ -24,14 +24,14 @@ NOTICED = (
     "fleet_allocations",
     "fleet_slices",
     "fleet_zone",
-    "user_accounts_users",
-    "data_disk_disks",
-    "nfs_share_shares",
-    "bucket_mount_buckets",
-    "training_run_runs",
+    "fleet_users",
+    "fleet_disk_mounts",
+    "fleet_shares",
+    "fleet_buckets",
+    "fleet_runs",
 )
 # Roles that put a file system at a path; what lies there outlives the slice.
-LASTING = (("data_disk_disks", "mount"), ("bucket_mount_buckets", "path"))
+LASTING = (("fleet_disk_mounts", "mount"), ("fleet_buckets", "path"))
 # Compute Engine's default account, of which a project has one.
 _DEFAULT_ACCOUNT = re.compile(r"\d+-compute@developer\.gserviceaccount\.com")
 
@@ -80,7 +80,7 @@ def _slices(data: Data) -> dict[str, Slice]:
 def _checkpoints_lost(data: Data) -> Iterator[Notice]:
     """Yield the runs whose checkpoints a preemption deletes."""
     slices = _slices(data)
-    for field, run in entries(data, "training_run_runs"):
+    for field, run in entries(data, "fleet_runs"):
         folder = checkpoint_folder(run)
         if not isinstance(folder, str) or not folder.startswith("/"):
             continue
@@ -105,7 +105,7 @@ def _holder(data: Data, name: str, folder: str) -> str:
     """Return the slice whose boot disk has a folder of a slice; empty if the folder outlives it."""
     if _lasts(data, name, folder):
         return ""
-    for _field, share in entries(data, "nfs_share_shares"):
+    for _field, share in entries(data, "fleet_shares"):
         path, exporter = text_of(share, "path"), text_of(share, "slice")
         if not path or not _below(folder, path):
             continue
@@ -141,7 +141,7 @@ def _named(entry: Data) -> list[str]:
 def _no_account(data: Data) -> Iterator[Notice]:
     """Yield the runs with checkpoints in a bucket on machines that get no token for it."""
     slices = _slices(data)
-    for field, run in entries(data, "training_run_runs"):
+    for field, run in entries(data, "fleet_runs"):
         folder = text_of(run, "checkpoint_dir") or ""
         without = [
             name
@@ -172,7 +172,7 @@ def _shared_accounts(data: Data) -> Iterator[Notice]:
         has_default = _DEFAULT_ACCOUNT.fullmatch(account) if account else one.api != COMPUTE
         without = [
             str(user.get("name"))
-            for _field, user in entries(data, "user_accounts_users")
+            for _field, user in entries(data, "fleet_users")
             if user.get("sudo") != "all"
             and user.get("state") != "absent"
             and name in (_named(user) or [name])

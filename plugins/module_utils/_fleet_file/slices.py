@@ -359,12 +359,12 @@ def _readers(data: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return what reads from Google on the machines, each with its slices; none stands for all."""
     secrets = [
         (f"{field}.google_secrets", entry)
-        for field, entry in entries(data, "env_secrets_sets")
+        for field, entry in entries(data, "fleet_secrets")
         if entry.get("google_secrets")
     ]
     buckets = [
         item
-        for item in entries(data, "bucket_mount_buckets")
+        for item in entries(data, "fleet_buckets")
         if "anonymous_access" not in str(item[1].get("options")).replace("-", "_")
     ]
     return [
@@ -380,10 +380,10 @@ def _check_frameworks(data: Mapping[str, Any], declared: list[Slice]) -> list[Pr
     older versions does not know TPU7x.
     """
     problems = []
-    for field, entry in entries(data, "python_env_venvs"):
+    for field, entry in entries(data, "fleet_venvs"):
         if (text_of(entry, "framework") or "") != "jax":
             continue
-        version = text_of(entry, "framework_version") or text_of(data, "python_env_jax_version")
+        version = text_of(entry, "framework_version") or text_of(data, "fleet_jax_version")
         if not version or not version[0].isdigit():
             continue
         among = {name for _index, name in texts_of(entry, "slices")}

@@ -99,8 +99,7 @@ def prepare(entry: Entry) -> None:
         user = pwd.getpwnam(service.user)
     except KeyError as error:
         raise Failed(
-            f"{service.user} is not a user of this host. Declare it in "
-            "user_accounts_users, for this slice"
+            f"{service.user} is not a user of this host. Declare it in fleet_users, for this slice"
         ) from error
     for need in entry.params["needs"] if service.enabled else ():
         if not there(service.user, need["path"]):

@@ -16,7 +16,7 @@ from .whose import VENVS, check_code_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 MEMORY = re.compile(r"\d+(\.\d+)?[KMGT]?|\d{1,3}%|infinity")
-SERVICES = ("notebook_server_notebooks", "tensorboard_server_boards")
+SERVICES = ("fleet_notebooks", "fleet_boards")
 
 
 def check_service_entries(data: Mapping[str, Any], variable: str) -> list[Problem]:

@@ -92,6 +92,6 @@ def needs(venv: str, program: str, package: str, sets: Sequence[str]) -> list[di
     remedy = f"Add {package} to the packages of this venv"
     found = [{"path": f"{venv}/bin/{program}", "remedy": remedy}]
     for name in sets:
-        remedy = f"Declare the set {name} in env_secrets_sets, for this slice"
+        remedy = f"Declare the set {name} in fleet_secrets, for this slice"
         found.append({"path": secret_file(name), "remedy": remedy})
     return found

@@ -10,7 +10,7 @@ from typing import Any
 from .._schema.keys import Problem, entries, text_of
 from .training_run.definition import CHECKPOINTS, checkpoint_folder
 
-VENVS, TREES = "python_env_venvs", "code_checkout_trees"
+VENVS, TREES = "fleet_venvs", "fleet_code"
 # The key of an entry that says where it is on the machine.
 _PLACES = {VENVS: "path", TREES: "dest"}
 
@@ -39,13 +39,13 @@ def closed_to(data: Mapping[str, Any], user: str, path: str) -> str:
     That is a home without a mode for others, and the folder for checkpoints that a run has without
     a declaration.
     """
-    for _field, entry in entries(data, "user_accounts_users"):
+    for _field, entry in entries(data, "fleet_users"):
         name = text_of(entry, "name") or ""
         home = (text_of(entry, "home") or f"/home/{name}").rstrip("/")
         mode = text_of(entry, "home_mode") or "0750"
         if name != user and f"{path}/".startswith(f"{home}/") and mode.endswith("0"):
             return "" if _is_in_group(data, user, name) else name
-    for _field, run in entries(data, "training_run_runs"):
+    for _field, run in entries(data, "fleet_runs"):
         own = checkpoint_folder(run)
         theirs = isinstance(own, str) and own.startswith(CHECKPOINTS) and run.get("user") != user
         if theirs and f"{path}/".startswith(f"{own}/"):
@@ -54,7 +54,7 @@ def closed_to(data: Mapping[str, Any], user: str, path: str) -> str:
 
 
 def _is_in_group(data: Mapping[str, Any], user: str, group: str) -> bool:
-    people = entries(data, "user_accounts_users")
+    people = entries(data, "fleet_users")
     mine = (entry.get("groups") for _field, entry in people if entry.get("name") == user)
     return any(isinstance(groups, list) and group in groups for groups in mine)
 
@@ -70,7 +70,7 @@ def _owner(data: Mapping[str, Any], named: str, variable: str) -> str:
 
 def _places(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the paths whose owner the fleet file names, each with the owner."""
-    for _field, user in entries(data, "user_accounts_users"):
+    for _field, user in entries(data, "fleet_users"):
         name = text_of(user, "name") or ""
         yield (text_of(user, "home") or f"/home/{name}").rstrip("/"), name
     for variable, key in _PLACES.items():

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .keys import UNREADABLE, Problem, did_you_mean, entries, text_of
+from .names import fleet_name
 from .values import IMAGE_USERS, SYSTEM_USERS
 
 
@@ -70,11 +71,12 @@ def twice_on_a_slice(data: Mapping[str, Any], variable: str, key: str) -> list[P
 
 def own_venv(data: Mapping[str, Any], role: str) -> list[Problem]:
     """Check where a role's own environment is: the role may replace all that is there."""
-    path = text_of(data, f"{role}_venv_path")
+    name = fleet_name(f"{role}_venv_path")
+    path = text_of(data, name)
     if path is None or re.match(r"/opt/tpu-fleet/venvs/.", path):
         return []
     remedy = f"Use a folder such as /opt/tpu-fleet/venvs/{role}"
-    return [Problem(f"{role}_venv_path", path, "is not below /opt/tpu-fleet/venvs", remedy)]
+    return [Problem(name, path, "is not below /opt/tpu-fleet/venvs", remedy)]
 
 
 def names_of(data: Mapping[str, Any], variable: str) -> list[str]:
@@ -114,7 +116,7 @@ def known_user(
     login = data.get("fleet_ssh_user")
     if value is None or login is UNREADABLE or value in ("root", login):
         return []
-    return known(data, f"{field}.{key}", value, "user", "user_accounts_users")
+    return known(data, f"{field}.{key}", value, "user", "fleet_users")
 
 
 def references_together(problems: Sequence[Problem], data: Mapping[str, Any]) -> list[Problem]:

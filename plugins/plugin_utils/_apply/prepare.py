@@ -15,6 +15,7 @@ from ansible.utils.display import Display
 
 from ...module_utils._apply_agent.place import Place
 from ...module_utils._roles.python_env.uv_wheel import usual_index
+from ...module_utils._schema.names import either, written
 from .._roles.specs import ROLES, options_of, role_names, secret_options
 from .._ssh.targets import Target, target_by
 from . import bundle as apply_bundle
@@ -184,7 +185,7 @@ def _each(
 
 def _snapshots(templar: Templar, given: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the archives of code that comes from folders on the controller."""
-    trees = templar.template(given.get("code_checkout_trees", []))
+    trees = templar.template(either(given, "code_checkout_trees", []))
     folder = templar.template(given.get("code_checkout_snapshot_dir", ""))
     found = {}
     for tree in trees:
@@ -243,7 +244,7 @@ class Reader:
         options = options_of("python_env")
         names = {name: f"python_env_{name}" for name in TOOLS}
         told = {
-            name: simple(values.read(long, options[long]["default"]))
+            name: simple(values.read(written(long, values.raw), options[long]["default"]))
             for name, long in names.items()
         }
         return {

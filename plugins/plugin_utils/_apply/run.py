@@ -40,7 +40,7 @@ SHARE_PATIENCE = 30.0
 # What to do about workers of a slice that differ, by the role whose results differ.
 REMEDIES = {
     "code_checkout": "Apply again. If it stays, undo what was changed by hand in the code there.",
-    "python_env": "Undo manual changes, or build it again there: -e python_env_rebuild=true "
+    "python_env": "Undo manual changes, or build it again there: -e fleet_rebuild_venvs=true "
     "--limit {host}",
 }
 

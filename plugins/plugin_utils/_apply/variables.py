@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...module_utils._schema.names import fleet_name
 from ...module_utils._schema.values import VARIABLE_NAME
 
 _HERE = re.compile(r"\b(lookup|query|q|hostvars|groups|inventory_dir|playbook_dir)\b")
@@ -29,8 +30,8 @@ _OF_A_CONTROLLER = frozenset({"fleet_state_dir"})
 _READ = ("defaults", "vars", "tasks", "handlers", "templates", "meta")
 # What decides over roles without being named there: they read the code trees on the host itself.
 _ALSO = {
-    "python_env": frozenset({"code_checkout_trees"}),
-    "training_run": frozenset({"code_checkout_trees"}),
+    "python_env": frozenset({"code_checkout_trees", "fleet_code"}),
+    "training_run": frozenset({"code_checkout_trees", "fleet_code"}),
 }
 
 
@@ -128,4 +129,5 @@ def _words(role: Path) -> set[str]:
         for path in (role / folder).rglob("*"):
             if path.is_file():
                 found.update(VARIABLE_NAME.findall(path.read_text(encoding="utf-8")))
-    return found
+    # A variable of a role that has no value takes that of its name in the fleet file.
+    return found | {fleet_name(name) for name in found}

@@ -14,6 +14,7 @@ from typing import Any
 from ...module_utils._apply_agent.wish import given_of
 from ...module_utils._host.pinned import ENGINES
 from ...module_utils._roles.host_base.rules import PACKAGE
+from ...module_utils._schema.names import either, own_name
 from ...module_utils._schema.values import COMMIT
 from .._roles.specs import options_of
 from .variables import strings
@@ -129,8 +130,9 @@ def after_of(roles: Sequence[str], uses: Mapping[str, Sequence[str]]) -> dict[st
     found = {}
     for number, role in enumerate(roles):
         names = uses.get(role, ())
+        own = [own_name(name) for name in names]
         before = [
-            other for other in roles[:number] if any(name.startswith(f"{other}_") for name in names)
+            other for other in roles[:number] if any(name.startswith(f"{other}_") for name in own)
         ]
         if before:
             found[role] = before
@@ -142,7 +144,7 @@ def undeclared(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
     return [
         role
         for role in roles
-        if role in DECLARED_BY and not any(variables.get(name) for name in DECLARED_BY[role])
+        if role in DECLARED_BY and not any(either(variables, name) for name in DECLARED_BY[role])
     ]
 
 
@@ -151,7 +153,7 @@ def packages_of(roles: Iterable[str], variables: Mapping[str, Any]) -> list[str]
     found: list[str] = []
     for role in roles:
         for name in PACKAGES.get(role, ()):
-            declared = variables.get(name, options_of(role)[name]["default"])
+            declared = either(variables, name, options_of(role)[name]["default"])
             found += declared if isinstance(declared, list) else []
     return [one for one in dict.fromkeys(found) if isinstance(one, str) and PACKAGE.fullmatch(one)]
 
@@ -195,7 +197,7 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "environment": ENVIRONMENT,
         "snapshots": snapshots,
         "always": ["code_checkout"]
-        if follows_elsewhere(everything.get("code_checkout_trees"))
+        if follows_elsewhere(either(everything, "code_checkout_trees"))
         else [],
         "undeclared": undeclared(common.roles, everything),
         "after": after_of(common.roles, uses),

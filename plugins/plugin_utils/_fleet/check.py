@@ -20,13 +20,18 @@ from ...module_utils._fleet_file.check import check_fleet_file, check_variable_n
 from ...module_utils._fleet_file.fleet import VARIABLES
 from ...module_utils._fleet_file.notices import notices
 from ...module_utils._schema.keys import UNREADABLE, Problem
-from .._roles.specs import ROLES, role_options
+from ...module_utils._schema.names import FLEET_NAMES, old_names
+from .._roles.specs import ROLES, fleet_options
 from . import local_folders, state_folder
 from .options import Template
 from .variable_files import empty_values, names_by_file
 
 # What playbooks/vars/apply.yml gives to roles: not declared, and about workers still to come.
 TOLD = frozenset(yaml_load((ROLES.parent / "playbooks/vars/apply.yml").read_text("utf-8")))
+
+
+# What playbooks take on the command line alone; in a file it would be a misspelling.
+ON_COMMAND_LINE = frozenset({"fleet_run"})
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def check_variables(
     `also` are problems that are known already.
     """
     files = names_by_file(loader, given.get("ansible_inventory_sources") or ())
-    options = role_options()
+    options = fleet_options()
     ours = [name for name in given if (name in options or name in VARIABLES) and name not in TOLD]
     data, problems, unreadable = _read({name: given[name] for name in ours}, files, template)
     for name in sorted(set(empty_values()) & set(data)):
@@ -72,7 +77,11 @@ def check_variables(
     problems += local_folders.problems_of(data, str(given.get("inventory_dir") or ""))
     problems += state_folder.problems_of(given, template, note=False)
     roles = role_keys(options)
-    misspelt = check_variable_names({*given, *files}, roles, files)
+    names = {*files, *(given.keys() - ON_COMMAND_LINE)}
+    misspelt = [
+        *old_names(names, files.get),
+        *check_variable_names(names - FLEET_NAMES.keys(), roles, files),
+    ]
     digest = _digest(ours, data)
     if digest == known and not problems and not misspelt:
         return Checked(digest=digest)

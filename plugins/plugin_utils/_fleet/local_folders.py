@@ -31,8 +31,8 @@ def problems_of(data: Mapping[str, Any], base: str) -> list[Problem]:
 
 
 def _folders(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    found = [(f"{f}.folder", e.get("folder")) for f, e in entries(data, "code_checkout_trees")]
-    for field, entry in entries(data, "user_shell_people"):
+    found = [(f"{f}.folder", e.get("folder")) for f, e in entries(data, "fleet_code")]
+    for field, entry in entries(data, "fleet_shells"):
         dotfiles = entry.get("dotfiles")
         if isinstance(dotfiles, Mapping):
             found.append((f"{field}.dotfiles.folder", dotfiles.get("folder")))

@@ -44,7 +44,7 @@ def options_of(variables: Mapping[str, Any], template: Template) -> dict[str, An
     options = {option: said(name) for option, name in PLANNED.items()}
     options["slices"] = options["slices"] or []
     options["marks"] = marks_of(
-        said("training_run_runs") or [], options["slices"], said("code_checkout_trees") or []
+        said("fleet_runs") or [], options["slices"], said("fleet_code") or []
     )
     return {option: value for option, value in options.items() if value is not None}
 

@@ -17,6 +17,8 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.parsing.dataloader import DataLoader
 from yaml import MarkedYAMLError
 
+from ...module_utils._schema.names import old_names
+
 UNREAD = "[ERROR]: "
 """How the inventory plugin begins the text with which it ends a program that cannot read it."""
 _FOLDERS = ("group_vars", "host_vars")
@@ -83,15 +85,33 @@ def empty_values() -> dict[str, Any]:
     from ...module_utils._fleet_file.notify import NOTIFIED
     from ...module_utils._fleet_file.self_setup import SELF_SETUP
     from ...module_utils._schema.keys import LISTS, WORDS, Key
-    from .._roles.specs import role_options
+    from .._roles.specs import fleet_options
 
-    keys = {**role_keys(role_options()), **AROUND, **NOTIFIED, **SELF_SETUP}
+    keys = {**role_keys(fleet_options()), **AROUND, **NOTIFIED, **SELF_SETUP}
     keys |= {name: Key("list") for name in LISTS if name not in WORDS}
     return {
         name: [] if key.type == "list" else {}
         for name, key in keys.items()
         if key.type in ("list", "dict")
     }
+
+
+def refuse_old_names(found: Iterable[tuple[str, Path]]) -> None:
+    """Refuse variables, each with its file, that the fleet file has by other names now.
+
+    Raises AnsibleParserError, which names all of them.
+    """
+    places: dict[str, list[str]] = {}
+    for name, file in found:
+        places.setdefault(name, []).append(shown(file))
+    problems = old_names(places, lambda name: " and ".join(places[name]))
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise AnsibleParserError(
+            f"The fleet file has {len(problems)} old names. Nothing was changed.\n{lines}"
+            if len(problems) > 1
+            else f"The fleet file has an old name. Nothing was changed.\n{lines}"
+        )
 
 
 def names_by_file(loader: DataLoader, sources: Iterable[Any]) -> dict[str, str]:

@@ -30,11 +30,11 @@ def watch_settings(variables: Mapping[str, Any], template: Template) -> dict[str
         "api_endpoint": said("fleet_api_endpoint", ""),
         "state_dir": said("fleet_state_dir", ""),
         "notify": said("fleet_notify", []),
-        "runs": _only(said("training_run_runs", []), RUN_KEYS),
-        "shares": _only(said("nfs_share_shares", []), SHARE_KEYS),
+        "runs": _only(said("fleet_runs", []), RUN_KEYS),
+        "shares": _only(said("fleet_shares", []), SHARE_KEYS),
         "prices": said("fleet_prices", []),
         "unregistered": _without_token(
-            said("git_access_keys", []), str(said("fleet_github_token", ""))
+            said("fleet_git_keys", []), str(said("fleet_github_token", ""))
         ),
         "fleet": {
             **{option: params[option] for option in (*PLANNED, "marks")},

@@ -11,6 +11,8 @@ from typing import Any
 # The safe one, in C where there is one: a tenth of the time.
 from ansible.module_utils.common.yaml import yaml_load
 
+from ...module_utils._schema.names import in_fleet_file
+
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 
 
@@ -34,6 +36,16 @@ def role_options() -> dict[str, dict[str, Any]]:
     return {name: option for role in role_names() for name, option in options_of(role).items()}
 
 
+def fleet_options() -> dict[str, dict[str, Any]]:
+    """Return the options of all roles, by their names in the fleet file where they have one."""
+    return in_fleet_file(role_options())
+
+
+def by_all_names() -> dict[str, dict[str, Any]]:
+    """Return the options of all roles, by variable, and by its name in the fleet file."""
+    return {**fleet_options(), **role_options()}
+
+
 def defaults_of_entries(role: str) -> dict[str, dict[str, Any]]:
     """Return the defaults of the keys of entries, for each variable of a role."""
     return {
@@ -47,8 +59,8 @@ def defaults_of_entries(role: str) -> dict[str, dict[str, Any]]:
 
 
 def secret_options() -> frozenset[str]:
-    """Name the variables of roles that hold secrets, wholly or somewhere in them."""
-    return frozenset(name for name, option in role_options().items() if _is_secret(option))
+    """Name the variables that hold secrets, wholly or somewhere in them: of roles, of the fleet."""
+    return frozenset(name for name, option in by_all_names().items() if _is_secret(option))
 
 
 def roles_in_order() -> list[str]:

@@ -11,20 +11,24 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from ...module_utils._schema.keys import UNREADABLE
+from ...module_utils._schema.names import FLEET_NAMES, fleet_name, own_names
 from .specs import options_of
 
 # What a role has of another one, under a name of its own.
-_OF_OTHERS = {"python_env_venvs": "venvs", "user_accounts_users": "users"}
+_OF_OTHERS = {"fleet_venvs": "venvs", "fleet_users": "users"}
 
 
 class RoleVariables(Mapping[str, Any]):
     """What a role knows: the variables that its argument specification names.
 
-    It does not know the rest of the fleet file, so rules have nothing to compare with there.
+    A variable without a value has that of its name in the fleet file. Both names lead to it, as
+    rules are written for the fleet file. The role does not know the rest of that, so rules have
+    nothing to compare with there.
     """
 
     def __init__(self, role: str, context: Context) -> None:
         self._role, self._context, self._options = role, context, options_of(role)
+        self._own = own_names(role)
 
     def __getitem__(self, name: str) -> Any:
         value = self._value(name)
@@ -37,8 +41,26 @@ class RoleVariables(Mapping[str, Any]):
         values = {name: self._value(name) for name in self._options}
         return {name: value for name, value in values.items() if value is not missing}
 
+    def names(self) -> dict[str, str]:
+        """Return the own names of what was given by them, by the names of the fleet file.
+
+        Where nothing at all is by the names of the fleet file, that is everything.
+        """
+        if not any(self._declared(name) is not missing for name in FLEET_NAMES.values()):
+            return {name: own for own, name in FLEET_NAMES.items()} | self._own
+        return {name: own for name, own in self._own.items() if self._is_own(own, name)}
+
+    def _is_own(self, own: str, name: str) -> bool:
+        value, declared = self._declared(own), self._declared(name)
+        if declared is missing:
+            declared = self._options[own].get("default", missing)
+        return value is not missing and value != declared
+
+    def _declared(self, name: str) -> Any:
+        return self._context.resolve_or_missing(name)
+
     def _value(self, name: str) -> Any:
-        own = name
+        name = own = self._own.get(name, name)
         if not name.startswith(f"{self._role}_"):
             own = f"{self._role}_{_OF_OTHERS.get(name)}"
             if own not in self._options:
@@ -46,7 +68,9 @@ class RoleVariables(Mapping[str, Any]):
                 return None if name == "fleet_ssh_user" else UNREADABLE
         if own not in self._options:
             return missing
-        value = self._context.resolve_or_missing(own)
+        value = self._declared(own)
+        if value is missing:
+            value = self._declared(fleet_name(own))
         return self._options[own].get("default", missing) if value is missing else value
 
     def __iter__(self) -> Iterator[str]:

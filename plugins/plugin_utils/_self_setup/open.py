@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...module_utils._schema.names import fleet_name, own_name, written
 from ...module_utils._schema.values import VARIABLE_NAME
 from .._apply.variables import is_template, strings
 from .._apply.wish import Given
@@ -27,6 +28,7 @@ _GANG_KEYS = "training_run_keys"
 _SETS, _KEYS, _RUNS = "env_secrets_sets", "git_access_keys", "training_run_runs"
 _SERVICES = ("notebook_server_notebooks", "tensorboard_server_boards")
 _PEOPLE, _PACKED = "user_shell_people", "user_shell_snapshots"
+_HEAD = "ray_cluster_head"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Raw:
     """The variables as they are written, and how they are read."""
 
     values: Mapping[str, Any]
-    # Options of roles, by variable.
+    # Options of roles, by variable, and by its name in the fleet file.
     options: Mapping[str, Mapping[str, Any]]
     # Whether a value, or something in it, was encrypted.
     encrypted: Callable[[Any], bool]
@@ -74,7 +76,9 @@ def open_tools(tools: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     told = {name: value for name, value in tools.items() if not _has_login(value)}
     closed: dict[str, Any] = {"index_credentials": [], "secret_environment": {}}
     without = [
-        f"python_env_{name}" for name in (*closed, *(set(tools) - set(told))) if tools.get(name)
+        fleet_name(f"python_env_{name}")
+        for name in (*closed, *(set(tools) - set(told)))
+        if tools.get(name)
     ]
     empty: dict[str, Any] = {"extra_index_urls": []}
     left = {name: empty.get(name, "") for name in tools if name not in told}
@@ -146,7 +150,7 @@ def _has_login(value: Any) -> bool:
 
 def _publish(name: str, raw: Raw, plain: dict[str, Any], without: list[str]) -> None:
     """Publish of a variable with secrets what is none."""
-    rule = _RULES.get(name)
+    rule = _RULES.get(own_name(name))
     try:
         value = raw.read(name)
     except raw.unreadable:
@@ -178,12 +182,12 @@ def _keys(value: Sequence[Mapping[str, Any]], raw: Raw, without: list[str]) -> A
 
 def _runs(value: Sequence[Mapping[str, Any]], raw: Raw, without: list[str]) -> Any:
     """Publish the environments of runs as far as they stand in the fleet file as they are."""
-    written = raw.values.get(_RUNS)
+    declared = raw.values.get(written(_RUNS, raw.values))
     kept = []
     for number, run in enumerate(value or []):
         env: Any = {}
-        if isinstance(written, (list, tuple)) and isinstance(written[number], Mapping):
-            env = written[number].get("env") or {}
+        if isinstance(declared, (list, tuple)) and isinstance(declared[number], Mapping):
+            env = declared[number].get("env") or {}
         plain = isinstance(env, Mapping) and not is_template(env) and not raw.encrypted(env)
         if run.get("env") and not (plain and env and not _has_login(env)):
             # With another environment it would do something that is not wanted.
@@ -200,12 +204,13 @@ def _nothing(value: Any, raw: Raw, without: list[str]) -> Any:
 
 
 def _without_folders(raw: Raw, templates: dict[str, Any], plain: dict[str, Any]) -> None:
+    name = written(_PEOPLE, raw.values)
     try:
-        people = raw.read(_PEOPLE)
+        people = raw.read(name)
     except raw.unreadable:
         return
-    templates.pop(_PEOPLE, None)
-    plain[_PEOPLE] = [
+    templates.pop(name, None)
+    plain[name] = [
         {key: value for key, value in person.items() if key != "dotfiles"}
         if (person.get("dotfiles") or {}).get("folder")
         else person
@@ -221,8 +226,8 @@ def _without_services(
     without: list[str],
 ) -> None:
     """Do without services whose secrets are not published; a run waits for them by itself."""
-    there = {one.get("name") for one in plain.get(_SETS, [])}
-    for name in _SERVICES:
+    there = {one.get("name") for one in plain.get(written(_SETS, plain), [])}
+    for name in (written(own, everything) for own in _SERVICES):
         if name not in everything:
             continue
         try:
@@ -235,9 +240,10 @@ def _without_services(
             plain[name] = [one for one in declared if one not in closed]
             without += [f"{one.get('name')} of {name}, for its secrets" for one in closed]
     # Without its token it would accept every client.
-    if everything.get("ray_cluster_head"):
-        templates.pop("ray_cluster_head", None)
-        plain["ray_cluster_head"] = ""
+    head = written(_HEAD, everything)
+    if everything.get(head):
+        templates.pop(head, None)
+        plain[head] = ""
         without.append("the Ray cluster, whose token only a controller has")
 
 

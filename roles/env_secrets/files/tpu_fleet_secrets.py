@@ -53,7 +53,7 @@ def read_set(name: str, user: str, folder: Path = _SETS) -> dict[str, Any]:
         )
     except (OSError, ValueError):
         raise CannotGet(
-            f"there is no set of secrets {name} on this host; declare it in env_secrets_sets"
+            f"there is no set of secrets {name} on this host; declare it in fleet_secrets"
         ) from None
     # What root owns, root may give to any run; another user's secrets are for that user alone.
     if user and description["owner"] not in (user, "root"):

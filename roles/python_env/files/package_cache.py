@@ -84,7 +84,7 @@ def own_index() -> str:
     try:
         from pip._internal.models.index import PyPI
     except ImportError as error:
-        message = "This host knows no default index: name one (python_env_index_url)"
+        message = "This host knows no default index: name one (fleet_index_url)"
         raise Away(503, message) from error
     return str(PyPI.simple_url)
 

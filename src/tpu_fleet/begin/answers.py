@@ -18,7 +18,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key, Problem
 from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet import local_folders
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 FIRST_UID = 2001
 FLEET_KEY = "{{ fleet_ssh_public_key }}"
@@ -95,12 +95,12 @@ def problems_of(answers: Answers, inventory: Path) -> list[Problem]:
 
 @functools.cache
 def _roles() -> Mapping[str, Key]:
-    return role_keys(role_options())
+    return role_keys(fleet_options())
 
 
 def frameworks() -> tuple[str, ...]:
     """Return the environments that there are."""
-    venvs = _roles()["python_env_venvs"]
+    venvs = _roles()["fleet_venvs"]
     return venvs.options["framework"].choices
 
 
@@ -174,7 +174,7 @@ def _people(answers: Answers) -> str:
         "# Users and accounts on all machines. `sudo: all` gives administrator rights;\n"
         "# `slices: [NAME]` limits an account to these. What people need to log in: onboarding.md."
     )
-    return _section(about, "user_accounts_users", *entries)
+    return _section(about, "fleet_users", *entries)
 
 
 def _environment(answers: Answers) -> str:
@@ -188,7 +188,7 @@ def _environment(answers: Answers) -> str:
         "requirements": f"{code.name}/requirements.txt" if code and code.requirements else "",
     }
     about = "# The Python environments, the same on all machines; `packages` adds to them."
-    return _section(about, "python_env_venvs", entry)
+    return _section(about, "fleet_venvs", entry)
 
 
 def _code(answers: Answers) -> str:
@@ -203,7 +203,7 @@ def _code(answers: Answers) -> str:
     # git reads a private repository with the keys of the owner.
     owner = answers.user if code.repo else "root"
     entry = {"name": code.name, "owner": owner, "repo": code.repo, "folder": code.folder}
-    return _section(about, "code_checkout_trees", entry)
+    return _section(about, "fleet_code", entry)
 
 
 def _run(answers: Answers) -> str:
@@ -226,7 +226,7 @@ def _run(answers: Answers) -> str:
         "slice. To keep them:\n# `checkpoint_dir: gs://BUCKET/FOLDER`."
     )
     about = f"# The runs. Each goes on after reboots until it has succeeded. {where}"
-    return _section(about, "training_run_runs", entry)
+    return _section(about, "fleet_runs", entry)
 
 
 def _section(about: str, variable: str, *entries: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ COLUMNS = (
     Column("MOST", 4, right=True),
 )
 FIELDS = ("run", "slice", "key", "time", "seconds", "step", "value")
-DECLARATIONS = ("training_run_runs", "code_checkout_trees", "fleet_slices")
+DECLARATIONS = ("fleet_runs", "fleet_code", "fleet_slices")
 NO_PARQUET = (
     "A Parquet file needs pyarrow beside tpu-fleet: {python} -m pip install pyarrow. --csv needs "
     "nothing."

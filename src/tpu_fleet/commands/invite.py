@@ -14,7 +14,7 @@ def declared_people() -> list[str]:
     """Return the users that the fleet file declares."""
     try:
         inventory = read_inventory()
-        names = [str(one["name"]) for one in inventory.said("user_accounts_users", [])]
+        names = [str(one["name"]) for one in inventory.said("fleet_users", [])]
     except (PlayError, InventoryError) as error:
         raise click.ClickException(str(error)) from error
     remember(list(inventory.sources), users=names)

@@ -40,7 +40,7 @@ KEEP_EVERY = 60.0
 def no_token(keys: Sequence[str]) -> str:
     """Return what waits for a token of GitHub, and how the watcher gets one."""
     return (
-        f"There is no token for GitHub, so {', '.join(keys)} in git_access_keys "
+        f"There is no token for GitHub, so {', '.join(keys)} in fleet_git_keys "
         f"{'is' if len(keys) == 1 else 'are'} not registered for new machines; slices are set up "
         "without. Set fleet_github_token in a vault file of the inventory, with "
         "vault_password_file in ansible.cfg"

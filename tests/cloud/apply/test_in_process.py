@@ -145,9 +145,9 @@ def test_the_settings_of_a_role_arrive_and_its_secrets_are_not_told(
         "name": "write",
         "tpu.fleet.env_secrets": "{{ 'env_secrets' | tpu.fleet.role_settings }}",
         "vars": {
-            "env_secrets_sets": [secret],
+            "fleet_secrets": [secret],
             "env_secrets_slice": "pair",
-            "env_secrets_google_project": "",
+            "fleet_google_secrets_project": "",
             "ansible_inject_invocation": True,
         },
         "environment": elsewhere,

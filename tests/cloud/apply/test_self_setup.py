@@ -73,7 +73,7 @@ class Machine:
         self.values: dict[str, Any] = {
             "first_text": "at {{ tpu_vm_internal_ip }}",
             "code_checkout_text": "10.0.0.2",
-            "code_checkout_trees": [{"name": "t"}],
+            "fleet_code": [{"name": "t"}],
         }
 
     def code(self) -> bytes:

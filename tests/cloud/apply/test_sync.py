@@ -153,9 +153,9 @@ class Machine:
     def _wish(self, there: worker.Worker, order: Order) -> None:
         described = snapshot.description("toy", order.entries, order.digest)
         store = Store(self.place.store)
-        sent = {"host": "pair-w0", "templates": {"code_checkout_trees": [self.entry]}, "plain": {}}
+        sent = {"host": "pair-w0", "templates": {"fleet_code": [self.entry]}, "plain": {}}
         variables = version._kept(
-            store, json.dumps({**sent, "uses": {"code_checkout": ["code_checkout_trees"]}}).encode()
+            store, json.dumps({**sent, "uses": {"code_checkout": ["fleet_code"]}}).encode()
         )
         wish = Wish(
             host="pair-w0",

@@ -214,7 +214,7 @@ def test_tpu7x_needs_a_libtpu_that_knows_it(version: str, count: int) -> None:
     data = {
         "fleet_allocations": "unrestricted",
         "fleet_slices": [{"name": "new", "zone": NEW, "accelerator_type": "v7x-8"}],
-        "python_env_venvs": [{"name": "main", "framework": "jax", "framework_version": version}],
+        "fleet_venvs": [{"name": "main", "framework": "jax", "framework_version": version}],
     }
     found = [one for one in check_slices(data) if one.field.endswith("framework_version")]
     assert len(found) == count

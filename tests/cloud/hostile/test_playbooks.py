@@ -157,8 +157,8 @@ class Controller:
             "fleet_ssh_user": "ops",
             "fleet_ssh_private_key_file": str(folder / "home/key"),
             "fleet_slices": [{"name": "pair", "on_finish": "stop"}],
-            "git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
-            "training_run_runs": [{"name": "digits", "results": ["best"]}],
+            "fleet_git_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
+            "fleet_runs": [{"name": "digits", "results": ["best"]}],
             "fleet_mosh": {"target_tags": ["x"]},
             "asked_workers": [{"host": name, "slice": "pair"} for name in NAMES],
         }

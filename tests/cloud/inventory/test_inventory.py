@@ -320,12 +320,12 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         ["fleet_slices[0].runtime_version = 'v2-alpha-tpuv6e'", "tpu-ubuntu2204-base"],
     ),
     (
-        {"user_accounts_users": [{"name": "Über", "uid": 2001}]},
-        ["user_accounts_users[0].name = 'Über'", "not a user name that Linux takes"],
+        {"fleet_users": [{"name": "Über", "uid": 2001}]},
+        ["fleet_users[0].name = 'Über'", "not a user name that Linux takes"],
     ),
     (
-        {"user_accounts_users": [{"name": "alice", "uid": 2001, "keys": ["ssh-ed25519 AAAA"]}]},
-        ["user_accounts_users[0].keys[0] = 'ssh-ed25519 AAAA'", ".pub"],
+        {"fleet_users": [{"name": "alice", "uid": 2001, "keys": ["ssh-ed25519 AAAA"]}]},
+        ["fleet_users[0].keys[0] = 'ssh-ed25519 AAAA'", ".pub"],
     ),
     (
         {"fleet_slices": [SLICE], "fleet_allocations": None},
@@ -373,10 +373,8 @@ def test_all_mistakes_are_told_at_once_in_check_mode_too(shell: Shell) -> None:
 def test_a_right_fleet_file_passes(shell: Shell) -> None:
     fleet = {
         "fleet_slices": [SLICE],
-        "user_accounts_users": [{"name": "alice", "uid": 2001}],
-        "training_run_runs": [
-            {"name": "run", "slices": ["solo"], "user": "alice", "command": "true"}
-        ],
+        "fleet_users": [{"name": "alice", "uid": 2001}],
+        "fleet_runs": [{"name": "run", "slices": ["solo"], "user": "alice", "command": "true"}],
     }
     done = check_fleet_file(shell, fleet, [])
     assert done.returncode == 0, done.stdout

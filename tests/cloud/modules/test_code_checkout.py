@@ -126,7 +126,7 @@ def test_every_reason_has_its_words_and_its_remedy(remote: Remote) -> None:
     remote.know()
     said = remote.ask()
     assert "no host key of git.example is known" in said
-    assert "git_access_hosts" in said
+    assert "fleet_git_hosts" in said
     other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
     remote.know(other)
     said = remote.ask()

@@ -673,10 +673,10 @@ def test_a_conda_that_is_missing_is_said_before_anything_is_changed(
     missing = run({"name": "a", "python": "3.99"}, {"name": "b"}, phase="prepare", **more)
     assert missing["failed"] is True
     assert missing["msg"] == (
-        "python_env_venvs: venv 'a': python = '3.99' is not on this host, and "
-        "python_env_python_source = 'conda' cannot provide it: python_env_conda = "
+        "fleet_venvs: venv 'a': python = '3.99' is not on this host, and "
+        "fleet_python_source = 'conda' cannot provide it: fleet_conda = "
         "'/opt/conda/bin/conda' is not a program here. Let startup_script of the slice install it "
-        "and set its whole path, or set python_env_python_source to uv."
+        "and set its whole path, or set fleet_python_source to uv."
     )
     assert not (tmp_path / "pythons").exists()
     assert run({"name": "b"}, phase="prepare", **more)["rc"] == 0, "the system has that Python"
@@ -708,7 +708,7 @@ def test_torch_xla_without_the_library_of_python_is_said_before_the_download(
     assert result["failed"] is True
     assert "environment 'xla'" in result["msg"]
     assert f"python = {PYTHON!r}: torch_xla needs libpython{PYTHON}.so.1.0" in result["msg"]
-    assert f"package libpython{PYTHON} in host_base_extra_packages" in result["msg"]
+    assert f"package libpython{PYTHON} in fleet_packages" in result["msg"]
     assert index.files_asked() == [], "nothing was downloaded"
 
 

@@ -18,10 +18,10 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 NOTHING: dict[str, Any] = {
     "fleet_slices": [],
-    "user_accounts_users": [],
-    "python_env_venvs": [],
-    "code_checkout_trees": [],
-    "training_run_runs": [],
+    "fleet_users": [],
+    "fleet_venvs": [],
+    "fleet_code": [],
+    "fleet_runs": [],
 }
 
 

@@ -88,14 +88,14 @@ def test_two_fleets_leave_each_others_folders_alone(ground: Any, play: Play) -> 
     state.mkdir(mode=0o700)
     (state / "rest.json").write_text("{}")
     words = ("ansible-playbook", "tpu.fleet.onboarding")
-    play(*words, fleet={"user_accounts_users": [ALICE]})
+    play(*words, fleet={"fleet_users": [ALICE]})
     before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
     # The list of the workers is of the inventory's files, whose owner changes here.
     before = {path: text for path, text in before.items() if path.parent != state / "workers"}
     assert state / "rest.json" in before
     assert state / "onboarding/alice/README.txt" in before
     second_fleet(ground, "night")
-    out = play(*words, fleet={"user_accounts_users": [BOB]})
+    out = play(*words, fleet={"fleet_users": [BOB]})
     for path, content in before.items():
         assert path.read_bytes() == content, path
     theirs = next(state.glob("fleets/night*"))
@@ -106,7 +106,7 @@ def test_two_fleets_leave_each_others_folders_alone(ground: Any, play: Play) -> 
     assert str(theirs / "onboarding/bob") in out
     # Also where both were given the same folder in their own files.
     for playbook in ("onboarding", "ssh_config"):
-        given = {"user_accounts_users": [BOB], "fleet_state_dir": str(state)}
+        given = {"fleet_users": [BOB], "fleet_state_dir": str(state)}
         out = play("ansible-playbook", f"tpu.fleet.{playbook}", fleet=given, ok=False)
         assert "keeps the state of another fleet (managed in local-project" in out
         assert "Take fleet_state_dir out of your variables" in out

@@ -23,9 +23,7 @@ WORKER = {
 FLEET: dict[str, Any] = {
     "fleet_allocations": "unrestricted",
     "fleet_slices": [{"name": "solo-0", "accelerator_type": "v4-8", "zone": Emulator.zone}],
-    "training_run_runs": [
-        {"name": "digits", "slices": ["solo-0"], "user": "root", "command": "true"}
-    ],
+    "fleet_runs": [{"name": "digits", "slices": ["solo-0"], "user": "root", "command": "true"}],
 }
 
 

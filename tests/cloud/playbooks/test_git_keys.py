@@ -39,8 +39,8 @@ def test_teardown_removes_the_keys_of_its_slices(cloud: Emulator, play: Any, gro
             {"name": f"ours-{number}", "accelerator_type": "v4-8", "zone": cloud.zone}
             for number in (0, 1)
         ],
-        "user_accounts_users": [{"name": "alice", "uid": 2001}],
-        "git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
+        "fleet_users": [{"name": "alice", "uid": 2001}],
+        "fleet_git_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
         "fleet_github_name": FLEET,
         "fleet_github_api_url": f"{cloud.url}api/v3",
         "fleet_github_token": TOKEN,
@@ -73,7 +73,7 @@ def test_a_token_that_is_missing_is_told_before_anything_is_done(
     fleet = {
         "fleet_slices": [ours, {**ours, "name": "new"}],
         "fleet_allocations": "unrestricted",
-        "user_accounts_users": [{"name": "alice", "uid": 2001}],
+        "fleet_users": [{"name": "alice", "uid": 2001}],
         "fleet_github_name": FLEET,
         "fleet_github_api_url": f"{cloud.url}api/v3",
     }
@@ -87,9 +87,9 @@ def test_a_token_that_is_missing_is_told_before_anything_is_done(
     assert [(node["node"], node["state"]) for node in nodes] == [("ours-0", "READY")]
     # A key that is declared and has never been registered wants one, too.
     state.unlink()
-    declared = {"git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}]}
+    declared = {"fleet_git_keys": [{"name": "work", "users": ["alice"], "register": "user"}]}
     if playbook != "teardown":
         told = play(*words, fleet={**fleet, **declared}, ok=False)
-        assert "work in git_access_keys must be registered there (register: user)" in told
+        assert "work in fleet_git_keys must be registered there (register: user)" in told
     else:
         play(*words, fleet={**fleet, **declared})

@@ -22,21 +22,21 @@ GOOD: dict[str, Any] = {
         {"zone": "europe-west4-a", "generation": "v2", "tier": "on_demand", "chips": 64},
     ],
     "fleet_slices": [{**SLICE, "name": "good", "tags": ["mosh"]}],
-    "user_accounts_users": [{"name": "matt", "uid": 2001}],
+    "fleet_users": [{"name": "matt", "uid": 2001}],
 }
 RUN = {"user": "matt", "slices": ["good"], "command": "true"}
 
 
 def user(name: str, uid: int, **more: Any) -> dict[str, Any]:
-    return {"user_accounts_users": [{"name": name, "uid": uid, **more}]}
+    return {"fleet_users": [{"name": name, "uid": uid, **more}]}
 
 
 def venv(name: str, **more: Any) -> dict[str, Any]:
-    return {"python_env_venvs": [{"name": name, "path": f"/opt/venvs/{name}", **more}]}
+    return {"fleet_venvs": [{"name": name, "path": f"/opt/venvs/{name}", **more}]}
 
 
 def run(name: str, **more: Any) -> dict[str, Any]:
-    return {"training_run_runs": [{**RUN, "name": name, **more}]}
+    return {"fleet_runs": [{**RUN, "name": name, **more}]}
 
 
 def one_slice(name: str, **more: Any) -> dict[str, Any]:
@@ -78,13 +78,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "duplicate port": (
         {
-            "notebook_server_notebooks": [
+            "fleet_notebooks": [
                 {**BOOK, "name": "m8a"},
                 {**BOOK, "name": "m8b"},
             ],
             **venv("jax", python="3.11"),
         },
-        [".port = 8888: is the port of notebook_server_notebooks[0]"],
+        [".port = 8888: is the port of fleet_notebooks[0]"],
     ),
     "missing slice": (
         run("m9", slices=["goood"]),
@@ -96,7 +96,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "missing tree": (
         run("m11", code="digits"),
-        [".code = 'digits': is not a tree of this fleet file. Declare it in code_checkout_trees."],
+        [".code = 'digits': is not a tree of this fleet file. Declare it in fleet_code."],
     ),
     "missing user": (
         run("m12", user="mat"),
@@ -108,7 +108,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "duplicate uid": (
         user("second", 2001),
-        [".uid = 2001: is used twice, first by user_accounts_users[0]. Give each its own uid."],
+        [".uid = 2001: is used twice, first by fleet_users[0]. Give each its own uid."],
     ),
     "sudo: yes": (
         user("m15", 2015, sudo=True),
@@ -139,36 +139,36 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [".packages = 'numpy': must be a list, not a text. Write it as a list: [a, b], or each"],
     ),
     "share of no slice": (
-        {"nfs_share_shares": [{"name": "m22", "path": "/mnt/m22", "slice": "godo"}]},
+        {"fleet_shares": [{"name": "m22", "path": "/mnt/m22", "slice": "godo"}]},
         [".slice = 'godo': is not a slice of this fleet file. Did you mean good?"],
     ),
     "disk at a folder of the system": (
-        {"data_disk_disks": [{"name": "m23", "mount": "/etc", "slices": ["good"]}]},
+        {"fleet_disk_mounts": [{"name": "m23", "mount": "/etc", "slices": ["good"]}]},
         [".mount = '/etc': is a folder of the system. Use a separate folder"],
     ),
     "secret that is not set": (
         {
-            "env_secrets_sets": [
+            "fleet_secrets": [
                 {"name": "m24", "owner": "matt", "preset": "wandb", "values": {"api_key": UNSET}}
             ]
         },
-        ["env_secrets_sets[0].values.api_key: is empty. Set the variable, or unlock the vault"],
+        ["fleet_secrets[0].values.api_key: is empty. Set the variable, or unlock the vault"],
     ),
     "the whole Internet": (
         {"fleet_mosh": {"source_ranges": ["0.0.0.0/0"], "target_tags": ["mosh"]}},
         ["fleet_mosh: source_ranges: 0.0.0.0/0 is every address. Give the addresses"],
     ),
     "package that has no name": (
-        {"host_base_extra_packages": ["libpython3.11; rm"]},
+        {"fleet_packages": ["libpython3.11; rm"]},
         ["[0] = 'libpython3.11; rm': is no name of a package. Use the name that apt knows"],
     ),
     "misspelt variable": (
         {"user_account_users": []},
-        ["user_account_users: no such variable", "story.yml", "mean user_accounts_users?"],
+        ["user_account_users: no such variable", "story.yml", "mean fleet_users?"],
     ),
     "name of a role": (
         {"training_runs": []},
-        ["training_runs: no such variable", "story.yml", "Did you mean training_run_runs?"],
+        ["training_runs: no such variable", "story.yml", "Did you mean fleet_runs?"],
     ),
     "key that cannot be read": (
         user("bob", 2028, keys=[NO_FILE]),
@@ -182,9 +182,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 # What stands in files of groups and hosts that are yet to come.
 ELSEWHERE = {
-    "group_vars/tpu_slice_good.yml": ("python_envs", "python_env_venvs"),
-    "group_vars/tpu/more.yaml": ("host_base_packges", "host_base_packages"),
-    "host_vars/good.yml": ("training_run_rnus", "training_run_runs"),
+    "group_vars/tpu_slice_good.yml": ("python_envs", "fleet_venvs"),
+    "group_vars/tpu/more.yaml": ("host_base_packges", "fleet_base_packages"),
+    "host_vars/good.yml": ("training_run_rnus", "fleet_runs"),
 }
 
 
@@ -296,14 +296,14 @@ def test_every_command_tells_what_is_no_yaml(ground: Any, words: tuple[str, ...]
 
 EMPTY = """
 fleet_slices:
-user_accounts_users:
-python_env_venvs:
-code_checkout_trees:
-training_run_runs:
-nfs_share_shares:
+fleet_users:
+fleet_venvs:
+fleet_code:
+fleet_runs:
+fleet_shares:
 fleet_disks:
 fleet_mosh:
-user_shell_people:
+fleet_shells:
 """
 
 
@@ -325,7 +325,7 @@ def test_an_empty_section_is_empty_for_every_role(ground: Any) -> None:
     )
 
     values = empty_values()
-    assert {"git_access_keys", "host_base_limits", "fleet_mosh"} <= set(values)
+    assert {"fleet_git_keys", "fleet_limits", "fleet_mosh"} <= set(values)
     ground.cloud.populate(1, "solo", labels={"tpu-fleet": "managed"})
     (ground.inventory / "group_vars" / "tpu_slice_solo_0.yml").write_text(
         "".join(f"{name}:\n" for name in values)

@@ -20,8 +20,8 @@ FLEET: dict[str, Any] = {
         {"name": "solo", "accelerator_type": "v4-8", "zone": Emulator.zone},
         {"name": "pair", "accelerator_type": "v4-8", "zone": Emulator.zone},
     ],
-    "user_accounts_users": [{"name": "alice", "uid": 2001}],
-    "training_run_runs": [RUN],
+    "fleet_users": [{"name": "alice", "uid": 2001}],
+    "fleet_runs": [RUN],
 }
 
 
@@ -72,7 +72,7 @@ def test_a_plan_of_what_is_there_and_of_what_no_grant_holds(cloud: Emulator, gro
     cloud.populate(1, prefix="solo", acceleratorType="v4-8", **OURS)
     cloud.populate(1, prefix="left", acceleratorType="v4-8", **OURS)
     slices = [{"name": "solo-0", "accelerator_type": "v4-8", "zone": Emulator.zone}]
-    ground.declare({**FLEET, "fleet_slices": slices, "training_run_runs": []})
+    ground.declare({**FLEET, "fleet_slices": slices, "fleet_runs": []})
     done = fleet(ground, "plan")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("slices      ~ change solo-0 labels, metadata in us-central2-b:")
@@ -84,7 +84,7 @@ def test_a_plan_of_what_is_there_and_of_what_no_grant_holds(cloud: Emulator, gro
 
     # What the grant does not hold is an error, and the rest of the plan is shown.
     two = [*slices, {**slices[0], "name": "too-much"}]
-    ground.declare({**FLEET, "fleet_slices": two, "training_run_runs": []})
+    ground.declare({**FLEET, "fleet_slices": two, "fleet_runs": []})
     done = fleet(ground, "plan")
     assert done.returncode == 1
     assert "too-much: refused: the grant holds 8 v4 chips on demand in us-central2-b" in done.stderr
@@ -103,7 +103,7 @@ def test_slices_are_named_and_asked_for_before_anything_starts(
     slices = [
         {"name": f"ours-{at}", "accelerator_type": "v4-8", "zone": Emulator.zone} for at in (0, 1)
     ]
-    ground.declare({**FLEET, "fleet_slices": slices, "training_run_runs": []})
+    ground.declare({**FLEET, "fleet_slices": slices, "fleet_runs": []})
     done = fleet(ground, "slice", "delete", "our-0")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
@@ -134,7 +134,7 @@ def test_a_grant_expires_for_what_allows_it(cloud: Emulator, ground: Any) -> Non
         {"name": f"ours-{at}", "accelerator_type": "v4-8", "zone": Emulator.zone} for at in (0, 1)
     ]
     slices[0]["on_grant_end"] = "delete"
-    over = {**FLEET, "fleet_slices": slices, "training_run_runs": []}
+    over = {**FLEET, "fleet_slices": slices, "fleet_runs": []}
     ground.declare({**over, "fleet_allocations": [{**GRANT, "ends": "2026-01-01"}]})
     done = fleet(ground, "grant", "expire", "--check")
     assert (done.returncode, done.stdout) == (0, "To be deleted: ours-0.\n"), done.stderr

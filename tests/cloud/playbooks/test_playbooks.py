@@ -30,16 +30,14 @@ def test_a_folder_that_is_not_there_is_told_before_a_slice_costs_money(
     fleet = {
         "fleet_slices": [SOLO],
         "fleet_allocations": "unrestricted",
-        "user_accounts_users": [
-            {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}
-        ],
-        "code_checkout_trees": [{"name": "digits", "owner": "alice", "folder": "../code"}],
-        "user_shell_people": [{"user": "alice", "dotfiles": {"folder": str(tmp_path / "dots")}}],
+        "fleet_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
+        "fleet_code": [{"name": "digits", "owner": "alice", "folder": "../code"}],
+        "fleet_shells": [{"user": "alice", "dotfiles": {"folder": str(tmp_path / "dots")}}],
     }
     for words in (["--check"], []):
         out = play("ansible-playbook", "tpu.fleet.provision", *words, fleet=fleet, ok=False)
-        assert f"code_checkout_trees[0].folder = '../code': is not there ({tmp_path}/code)" in out
-        assert "user_shell_people[0].dotfiles.folder = " in out
+        assert f"fleet_code[0].folder = '../code': is not there ({tmp_path}/code)" in out
+        assert "fleet_shells[0].dotfiles.folder = " in out
     assert cloud.control("state", method="GET")["nodes"] == []
 
 
@@ -121,7 +119,7 @@ def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None
     tree = {"name": "digits", "owner": "root", "folder": "../code"}
     play(
         "ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing",
-        fleet={"code_checkout_trees": [tree]}, hosts=ONE,
+        fleet={"fleet_code": [tree]}, hosts=ONE,
     )  # fmt: skip
     assert (tmp_path / "state" / "snapshots" / "digits.tar.gz").exists()
 
@@ -129,7 +127,7 @@ def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None
 def test_check_mode_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     words = ("ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing", "--check")
-    fleet = {"code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../code"}]}
+    fleet = {"fleet_code": [{"name": "digits", "owner": "root", "folder": "../code"}]}
     digests = []
     for text in ("print()", "print(1)"):
         (tmp_path / "code" / "train.py").write_text(text)
@@ -142,7 +140,7 @@ def test_check_mode_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> N
 # In CI tests/machines/e2e shows a diff of the whole site.
 @pytest.mark.night
 def test_a_diff_of_the_site_leaves_the_folders_of_people_out(play: Play) -> None:
-    people = {"user_accounts_users": [{"name": "alice", "uid": 2001}]}
+    people = {"fleet_users": [{"name": "alice", "uid": 2001}]}
     words = ("--check", "--diff")
     assert "README.txt" in play("ansible-playbook", "tpu.fleet.onboarding", *words, fleet=people)
     assert "README.txt" not in play("ansible-playbook", "tpu.fleet.site", *words, fleet=people)
@@ -159,10 +157,8 @@ def test_a_tag_of_a_role_that_the_playbook_does_not_apply_is_refused(play: Play)
 def test_a_run_that_is_refused_does_not_show_its_environment(play: Play) -> None:
     run = {"name": "r", "slices": ["here"], "user": "root", "command": "x", "env": {"T": "hush"}}
     words = ("ansible-playbook", "tpu.fleet.train", "--limit=here", "-v")
-    out = play(
-        *words, fleet={"training_run_runs": [{**run, "stop_signal": "KILL"}]}, hosts=ONE, ok=False
-    )
-    assert "training_run_runs[0].stop_signal = 'KILL': is not a signal for a run." in out
+    out = play(*words, fleet={"fleet_runs": [{**run, "stop_signal": "KILL"}]}, hosts=ONE, ok=False)
+    assert "fleet_runs[0].stop_signal = 'KILL': is not a signal for a run." in out
     assert "hush" not in out
 
 

@@ -71,9 +71,9 @@ class Publisher:
             "tpu_vm_name": "pair",
             "tpu_vm_uid": "111",
             "tpu_vm_worker_count": 2,
-            "user_accounts_users": [{"name": "alice", "uid": 2001}],
-            "host_base_locale": "{{ of_the_vault }}",
-            "training_run_runs": [
+            "fleet_users": [{"name": "alice", "uid": 2001}],
+            "fleet_locale": "{{ of_the_vault }}",
+            "fleet_runs": [
                 {"name": "plain", "slices": ["pair"], "command": "x", "env": {"WORD": "said"}},
                 {
                     "name": "closed",
@@ -84,7 +84,7 @@ class Publisher:
             ],
         }
         encrypted = self.run(str(VAULT), "encrypt_string", CANARY, "--name", "inline_of_a_vault")
-        more = "user_accounts_archive_dir: '{{ inline_of_a_vault }}'\n"
+        more = "fleet_archive_dir: '{{ inline_of_a_vault }}'\n"
         (variables / "plain.yml").write_text(yaml.safe_dump(values) + encrypted + "\n" + more)
         closed = variables / "closed.yml"
         closed.write_text(f"of_the_vault: {CANARY}\n")
@@ -125,16 +125,16 @@ def test_it_is_published_without_what_was_encrypted(
     assert pointer["fleet"]["owner"] == "managed"
     assert [worker["internal_ip"] for worker in pointer["workers"]] == ["10.0.0.2", "10.0.0.3"]
     assert pointer["without"] == [
-        "host_base_locale, as it is made of secrets",
+        "fleet_locale, as it is made of secrets",
         "the run closed, whose env is made of something else",
-        "user_accounts_archive_dir, as it is made of secrets",
+        "fleet_archive_dir, as it is made of secrets",
     ]
     looked = pointer["found"]["as-published"]["__code_checkout_looked"]
     assert looked == {"versions": {"app": "c1"}}
     files = tmp_path / "share" / "files"
     assert CANARY.encode() not in b"".join(path.read_bytes() for path in files.iterdir())
     given = json.loads((files / pointer["workers"][1]["wish"]["variables"]).read_bytes())
-    plain, closed = given["plain"]["training_run_runs"]
+    plain, closed = given["plain"]["fleet_runs"]
     assert (plain["env"], plain.get("enabled")) == ({"WORD": "said"}, None)
     assert (closed["env"], closed["enabled"]) == ({}, False)
     values = {**given["templates"], **given["plain"]}

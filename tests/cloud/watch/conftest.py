@@ -22,10 +22,10 @@ from emulator import ROOT, Emulator
 PATIENCE = 240.0
 """Seconds for what takes a few on an idle computer."""
 NOTHING: dict[str, Any] = {
-    "user_accounts_users": [],
-    "python_env_venvs": [],
-    "code_checkout_trees": [],
-    "training_run_runs": [],
+    "fleet_users": [],
+    "fleet_venvs": [],
+    "fleet_code": [],
+    "fleet_runs": [],
     "fleet_allocations": "unrestricted",
     # Nobody can log in to an address, and that is to be known at once.
     "fleet_connection_timeout": 0,

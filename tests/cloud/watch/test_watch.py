@@ -91,13 +91,13 @@ def test_a_slice_comes_back_without_a_token_for_its_keys(
     watched.declare(
         fleet_slices=[SOLO],
         fleet_notify=[{"apprise": hook.url}],
-        user_accounts_users=[{"name": "alice", "uid": 2001}],
-        git_access_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
+        fleet_users=[{"name": "alice", "uid": 2001}],
+        fleet_git_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
         fleet_github_api_url=f"{cloud.url}api/v3",
     )
     done = watched.command("run", "--once")
     assert watched.node()["state"] == "READY"
-    assert "WARNING github: There is no token for GitHub, so work in git_access_keys" in done.stderr
+    assert "WARNING github: There is no token for GitHub, so work in fleet_git_keys" in done.stderr
     assert "Set fleet_github_token in a vault file" in done.stderr
     assert "WARNING provision" not in done.stderr
     assert "Keys of machines are not registered at GitHub" in hook.titles()
@@ -112,8 +112,8 @@ def test_the_service_that_is_installed_says_what_it_lacks(
 ) -> None:
     watched.declare(
         fleet_slices=[SOLO],
-        user_accounts_users=[{"name": "alice", "uid": 2001}],
-        git_access_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
+        fleet_users=[{"name": "alice", "uid": 2001}],
+        fleet_git_keys=[{"name": "work", "users": ["alice"], "register": "user"}],
     )
     stand_in = watched.folder / "bin" / "systemctl"
     stand_in.parent.mkdir()
@@ -128,7 +128,7 @@ def test_the_service_that_is_installed_says_what_it_lacks(
     assert "hush" not in unit.read_text()
     assert "because they are or hold secrets: " in done.stderr
     assert "GITHUB_TOKEN" in done.stderr
-    assert "There is no token for GitHub, so work in git_access_keys" in done.stderr
+    assert "There is no token for GitHub, so work in fleet_git_keys" in done.stderr
     # A vault has one.
     watched.declare(fleet_slices=[SOLO], fleet_github_token="ghp_of_a_vault")
     assert "There is no token" not in watched.command("install").stderr

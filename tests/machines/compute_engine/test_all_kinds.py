@@ -47,22 +47,20 @@ SLICES = [
 ]
 STEPS = "python train.py --every 10 --steps 20"
 FLEET: dict[str, Any] = {
-    **{key: value for key, value in PEOPLE.items() if key != "host_base_packages"},
+    **{key: value for key, value in PEOPLE.items() if key != "fleet_base_packages"},
     "fleet_disks": [{"name": "kept", "zone": A, "size_gb": 10}],
     "fleet_slices": [{**one, **SHARES} for one in SLICES],
-    "data_disk_disks": [
+    "fleet_disk_mounts": [
         {"name": "kept", "mount": "/mnt/kept", "owner": USER, "slices": ["flex"]},
     ],
-    "git_access_identities": [{"user": USER, "name": "Alice", "email": "alice@example.org"}],
-    "user_shell_people": [{"user": USER}],
-    "env_secrets_sets": [
+    "fleet_git_identities": [{"user": USER, "name": "Alice", "email": "alice@example.org"}],
+    "fleet_shells": [{"user": USER}],
+    "fleet_secrets": [
         {"name": "wandb", "owner": USER, "preset": "wandb", "values": {"api_key": "k" * 40}}
     ],
-    "python_env_venvs": [
-        {"name": "jax", "path": "/opt/venvs/jax", "python": PYTHON, "packages": [JAX]}
-    ],
-    "code_checkout_trees": [CODE],
-    "training_run_runs": [
+    "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax", "python": PYTHON, "packages": [JAX]}],
+    "fleet_code": [CODE],
+    "fleet_runs": [
         trainer(
             name,
             [name],

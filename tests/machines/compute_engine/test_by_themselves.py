@@ -40,10 +40,10 @@ FLEET: dict[str, Any] = {
         },
         {"name": "twin", **PAIR, "zone": A, "self_setup": True, "service_account": ACCOUNT},
     ],
-    "data_disk_disks": [
+    "fleet_disk_mounts": [
         {"name": "kept", "mount": "/mnt/kept", "owner": "alice", "slices": ["phoenix"]}
     ],
-    "training_run_runs": [
+    "fleet_runs": [
         {
             **RUN,
             "name": "count",

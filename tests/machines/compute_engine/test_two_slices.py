@@ -16,8 +16,8 @@ FLEET: dict[str, Any] = {
     "fleet_slices": [
         {"name": name, **PAIR, "zone": A, "tier": "spot", **SHARES} for name in ("left", "right")
     ],
-    "code_checkout_trees": [CODE],
-    "training_run_runs": [RUN],
+    "fleet_code": [CODE],
+    "fleet_runs": [RUN],
 }
 
 

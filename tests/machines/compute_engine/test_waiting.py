@@ -33,9 +33,9 @@ TRAINS: dict[str, Any] = {
     "fleet_slices": [
         {"name": "flex", **FLEX, "zone": A, "data_disks": [{"source_disk": "kept"}], **SHARES}
     ],
-    "data_disk_disks": [{"name": "kept", "mount": "/mnt/kept", "owner": "alice"}],
-    "code_checkout_trees": [CODE],
-    "training_run_runs": [trainer("flex", ["flex"], SAVED)],
+    "fleet_disk_mounts": [{"name": "kept", "mount": "/mnt/kept", "owner": "alice"}],
+    "fleet_code": [CODE],
+    "fleet_runs": [trainer("flex", ["flex"], SAVED)],
 }
 
 
@@ -83,7 +83,7 @@ def test_flex_start_waits_is_granted_expires_and_the_run_goes_on(fleet: ComputeF
 
 def test_a_request_that_expires_unserved_goes_to_the_next_zone(fleet: ComputeFleet) -> None:
     slice_ = {"name": "hunt", **FLEX, "zones": [A, B], "valid_for": "5m"}
-    wanted = {**PEOPLE, "fleet_slices": [slice_], "training_run_runs": [sleeper("there", "hunt")]}
+    wanted = {**PEOPLE, "fleet_slices": [slice_], "fleet_runs": [sleeper("there", "hunt")]}
     fleet.declare(wanted)
     fleet.fault("stock_out", A)
     told = " ".join(fleet.play("site.yml").split())
@@ -105,7 +105,7 @@ def test_capacity_and_quota_are_told_apart_where_the_api_does(fleet: ComputeFlee
     ]
     names = [str(one["name"]) for one in slices]
     runs = [sleeper(f"on-{name}", name) for name in names]
-    fleet.declare({**PEOPLE, "fleet_slices": slices, "training_run_runs": runs})
+    fleet.declare({**PEOPLE, "fleet_slices": slices, "fleet_runs": runs})
     fleet.fault("stock_out", A)
     fleet.fault("quota", B, "--option", "limit=0")
     told = impatient(fleet, 15)
@@ -134,7 +134,7 @@ def test_a_reservation_is_used_and_never_exceeded(fleet: ComputeFleet) -> None:
 
     def declare(*slices: dict[str, Any]) -> None:
         runs = [sleeper(f"on-{one['name']}", str(one["name"])) for one in slices]
-        fleet.declare({**PEOPLE, "fleet_slices": list(slices), "training_run_runs": runs})
+        fleet.declare({**PEOPLE, "fleet_slices": list(slices), "fleet_runs": runs})
 
     def in_use() -> str:
         return str(fleet.ask("GET", f"{place}/ours")["specificReservation"]["inUseCount"])

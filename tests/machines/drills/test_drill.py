@@ -35,19 +35,17 @@ FLEET: dict[str, Any] = {
         },
         {"name": PAIR, "accelerator_type": "v4-16", "zone": ZONE},
     ],
-    "data_disk_disks": [
+    "fleet_disk_mounts": [
         {"name": "saved", "mount": "/mnt/saved", "owner": "alice", "slices": [HOST]},
     ],
-    "host_base_packages": ["sudo", "tzdata", "tmux"],
-    "user_accounts_users": [
+    "fleet_base_packages": ["sudo", "tzdata", "tmux"],
+    "fleet_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
-    "code_checkout_trees": [
-        {"name": "drills", "owner": "root", "folder": "../tests/machines/drills"}
-    ],
+    "fleet_code": [{"name": "drills", "owner": "root", "folder": "../tests/machines/drills"}],
     # Far less than a partition lasts.
-    "training_run_lost_seconds": 10,
-    "training_run_runs": [
+    "fleet_run_lost_seconds": 10,
+    "fleet_runs": [
         COUNT,
         {**RUN, "name": "both", "slices": [PAIR], "command": "python3 counting.py"},
         {
@@ -215,7 +213,7 @@ def test_workers_that_lose_each_other_go_on_together(fleet: Fleet) -> None:
 
 def test_a_preempted_slice_goes_on_when_somebody_watches(fleet: Fleet) -> None:
     # Of the others it would be told that they are not back.
-    fleet.declare({**FLEET, "training_run_runs": [COUNT]})
+    fleet.declare({**FLEET, "fleet_runs": [COUNT]})
     watcher = fleet.start("tpu-fleet", "watch", "run", "--interval", "5")
     try:
         (row,) = drill(fleet, "count", "preempt", ok=True)

@@ -22,7 +22,7 @@ RUNS = [
 ]
 FLEET = {
     # Only where something trains: on each machine, JAX is unpacked and compiled.
-    "python_env_venvs": [
+    "fleet_venvs": [
         {
             "name": "jax",
             "path": "/opt/venvs/jax",
@@ -32,7 +32,7 @@ FLEET = {
             "packages": "{{ demo_packages.jax }}",
         }
     ],
-    "training_run_runs": [
+    "fleet_runs": [
         *(
             {**run, "slices": ["pair"], "user": "bob", "venv": "jax", "code": "digits"}
             for run in RUNS
@@ -41,5 +41,5 @@ FLEET = {
         {"name": "together", "slices": ["pair"], "user": "bob", "command": STEADY},
     ],
     # Short, so that a lost worker is noticed while a test waits.
-    "training_run_lost_seconds": 15,
+    "fleet_run_lost_seconds": 15,
 }

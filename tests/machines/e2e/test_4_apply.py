@@ -27,22 +27,22 @@ FLEET: dict[str, Any] = {
         {"name": SOLO, "accelerator_type": "v4-8", "zone": "us-central2-b"},
         {"name": "pair", "accelerator_type": "v4-16", "zone": "us-central2-b"},
     ],
-    "host_base_packages": ["sudo", "tzdata"],
-    "user_accounts_users": [
+    "fleet_base_packages": ["sudo", "tzdata"],
+    "fleet_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
-    "python_env_venvs": [
+    "fleet_venvs": [
         {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
     ],
-    "code_checkout_trees": [
+    "fleet_code": [
         {"name": "digits", "owner": "root", "folder": "../examples/jax"},
         {"name": "loop", "owner": "root", "folder": "../loop"},
     ],
-    "env_secrets_sets": [
+    "fleet_secrets": [
         {"name": "keys", "owner": "alice", "variables": {"CANARY": "{{ my_own_canary }}"}}
     ],
     "my_own_canary": CANARY,
-    "training_run_runs": [
+    "fleet_runs": [
         {
             "name": "steady",
             "slices": [SOLO],
@@ -167,7 +167,7 @@ def test_what_was_altered_behind_our_back_is_mended(fleet: Fleet) -> None:
 
 
 def test_one_changed_variable_runs_the_roles_that_have_to_do_with_it(fleet: Fleet) -> None:
-    more = ("-e", json.dumps({"user_shell_theme": "agnoster"}), "-v")
+    more = ("-e", json.dumps({"fleet_shell_theme": "agnoster"}), "-v")
     told = fleet.play("site.yml", *more)
     for host in ALL:
         begun = re.search(rf"applying: \[{host}\] (.*) \(", told)
@@ -177,7 +177,7 @@ def test_one_changed_variable_runs_the_roles_that_have_to_do_with_it(fleet: Flee
 
 
 def test_check_mode_shows_what_would_be_and_changes_nothing(fleet: Fleet) -> None:
-    more = ("-e", json.dumps({"host_base_time_zone": "Europe/Berlin"}))
+    more = ("-e", json.dumps({"fleet_time_zone": "Europe/Berlin"}))
     told = fleet.play("site.yml", "--check", "--diff", *more)
     assert recap(told, SOLO)["changed"] >= 1
     assert "Europe/Berlin" in told
@@ -279,7 +279,7 @@ def test_tags_and_limits_are_kept(fleet: Fleet) -> None:
 
 
 TWO = [
-    *FLEET["user_accounts_users"],
+    *FLEET["fleet_users"],
     {"name": "carol", "uid": 2103, "keys": ["{{ fleet_ssh_public_key }}"]},
 ]
 
@@ -289,7 +289,7 @@ def test_who_cannot_be_reached_or_fails_holds_up_nobody(fleet: Fleet) -> None:
     # for a while no login is possible here.
     root(fleet, PAIR[1], "useradd -u 2103 mallory")
     root(fleet, SOLO, "systemd-run -q --on-active=60 systemctl start ssh; systemctl stop ssh")
-    more = ("-e", json.dumps({"user_accounts_users": TWO}))
+    more = ("-e", json.dumps({"fleet_users": TWO}))
     told = fleet.play("tpu.fleet.configure", *more, ok=False)
     assert recap(told, PAIR[0])["failed"] == 0
     assert fleet.ssh(PAIR[0], "id -u carol") == "2103\n"
@@ -306,7 +306,7 @@ def test_who_cannot_be_reached_or_fails_holds_up_nobody(fleet: Fleet) -> None:
 
 
 def test_a_reboot_in_the_middle_is_made_good(fleet: Fleet) -> None:
-    everything = ("-e", json.dumps({"user_accounts_users": TWO, "fleet_apply_everything": True}))
+    everything = ("-e", json.dumps({"fleet_users": TWO, "fleet_apply_everything": True}))
     process = fleet.start("ansible-playbook", "site.yml", *everything)
     busy = "test -e /var/lib/tpu-fleet/apply/work/play.json"
 
@@ -322,7 +322,7 @@ def test_a_reboot_in_the_middle_is_made_good(fleet: Fleet) -> None:
     told = process.communicate(timeout=600)[0]
     assert process.returncode == 0, told
     assert recap(told, SOLO)["failed"] == 0
-    assert still(fleet.play("site.yml", "-e", json.dumps({"user_accounts_users": TWO}))) == ALL
+    assert still(fleet.play("site.yml", "-e", json.dumps({"fleet_users": TWO}))) == ALL
 
 
 def test_a_full_disk_is_said_and_nothing_is_begun(fleet: Fleet) -> None:
@@ -337,7 +337,7 @@ def test_a_full_disk_is_said_and_nothing_is_begun(fleet: Fleet) -> None:
 
 def test_a_machine_that_cannot_have_ansible_core_is_pushed_to(fleet: Fleet) -> None:
     root(fleet, SOLO, "rm -rf /opt/tpu-fleet/apply/ansible-* /opt/tpu-fleet/uv")
-    nowhere = {"python_env_index_url": "http://127.0.0.1:9/simple", "python_env_tries": 1}
+    nowhere = {"fleet_index_url": "http://127.0.0.1:9/simple", "fleet_build_tries": 1}
     words = ("tpu.fleet.configure", "--tags", "user_accounts", "--limit", SOLO)
     # Only auto may take another way than the one that is declared.
     told = fleet.play(*words, "-e", json.dumps(nowhere), ok=False)

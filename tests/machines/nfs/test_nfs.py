@@ -28,7 +28,11 @@ SAFE = {**TEAM, "name": "safe", "path": "/mnt/safe", "when_away": "wait"}
 DATA = {**TEAM, "name": "data", "path": "/mnt/data", "export_path": "/srv/disk/data"}
 PEOPLE = [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}]
 # Short, so that the tests need not wait: what is given up is given up after so many seconds.
-PATIENCE = {"nfs_share_timeout": 12, "nfs_share_mount_timeout": 6, "nfs_share_grace_seconds": 10}
+PATIENCE = {
+    "fleet_share_timeout": 12,
+    "fleet_share_mount_timeout": 6,
+    "fleet_share_grace_seconds": 10,
+}
 CLIENTS = ("pair-w0", "pair-w1")
 ALL = ("files", *CLIENTS)
 
@@ -39,8 +43,8 @@ def declare(fleet: Fleet, *shares: dict[str, Any], **more: Any) -> None:
             **NOTHING,
             "fleet_allocations": GRANT,
             "fleet_slices": [FILES, PAIR, OTHER],
-            "user_accounts_users": PEOPLE,
-            "nfs_share_shares": list(shares),
+            "fleet_users": PEOPLE,
+            "fleet_shares": list(shares),
             **PATIENCE,
             **more,
         }
@@ -299,6 +303,6 @@ def test_what_is_not_declared_any_more_is_gone_and_the_files_stay(fleet: Fleet) 
 def test_a_host_without_nfs_in_its_kernel_is_named_or_skipped(fleet: Fleet) -> None:
     declare(fleet, {**TEAM, "slices": ["other"]})
     assert "local-cloud-kernel: own" in share_in_vain(fleet, "--limit", "other")
-    declare(fleet, {**TEAM, "slices": ["other"]}, nfs_share_when_unsupported="skip")
+    declare(fleet, {**TEAM, "slices": ["other"]}, fleet_share_when_unsupported="skip")
     share(fleet, "--limit", "other")
     assert "cannot mount" in fleet.ssh("other", "sudo cat /var/lib/tpu-fleet/state.json")

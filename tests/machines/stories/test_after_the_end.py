@@ -51,13 +51,11 @@ def wanted(*runs: dict[str, Any], told: Path, only: str = "") -> dict[str, Any]:
     return {
         **NOTHING,
         "fleet_slices": [one for one in slices if only in ("", one["name"])],
-        "host_base_packages": ["sudo", "tmux", "tzdata", "rsync"],
-        "user_accounts_users": [
-            {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}
-        ],
+        "fleet_base_packages": ["sudo", "tmux", "tzdata", "rsync"],
+        "fleet_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
         "fleet_notify": [{"command": f"cat >> {told}; echo >> {told}"}],
         "fleet_results_dir": str(told.parent / "collected"),
-        "training_run_runs": list(runs),
+        "fleet_runs": list(runs),
     }
 
 

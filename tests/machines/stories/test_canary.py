@@ -43,12 +43,12 @@ FLEET: dict[str, Any] = {
         {"zone": "us-central2-b", "generation": "v4", "tier": "on_demand", "chips": 4}
     ],
     "fleet_slices": [{"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}],
-    "user_accounts_users": [{"name": "alice", "uid": 2001, "sudo": "none"}],
+    "fleet_users": [{"name": "alice", "uid": 2001, "sudo": "none"}],
     # Packages hold no secrets, and take the longest.
-    "host_base_packages": ["curl", "git", "python3-venv", "sudo", "tmux"],
-    "user_shell_packages": [],
-    "env_secrets_google_endpoint": "http://169.254.169.254",
-    "env_secrets_sets": [
+    "fleet_base_packages": ["curl", "git", "python3-venv", "sudo", "tmux"],
+    "fleet_shell_packages": [],
+    "fleet_google_secrets_endpoint": "http://169.254.169.254",
+    "fleet_secrets": [
         {
             "name": "own",
             "owner": "alice",
@@ -65,7 +65,7 @@ FLEET: dict[str, Any] = {
         },
         {"name": "google", "owner": "root", "google_secrets": {"FROM_GOOGLE": "canary"}},
     ],
-    "git_access_keys": [
+    "fleet_git_keys": [
         {
             "name": "shared",
             "users": ["alice"],
@@ -73,7 +73,7 @@ FLEET: dict[str, Any] = {
             "private_key": of_environment("KEY"),
         }
     ],
-    "training_run_runs": [
+    "fleet_runs": [
         {
             "name": "canary",
             "slices": [HOST],
@@ -88,15 +88,13 @@ FLEET: dict[str, Any] = {
 }
 # Refused before anything is built, so that the story needs no index.
 AWAY = {
-    "python_env_venvs": [
-        {"name": "away", "path": "/opt/venvs/away", "packages": ["no-such-package"]}
-    ],
-    "python_env_index_url": "https://index.invalid/simple",
-    "python_env_index_credentials": [
+    "fleet_venvs": [{"name": "away", "path": "/opt/venvs/away", "packages": ["no-such-package"]}],
+    "fleet_index_url": "https://index.invalid/simple",
+    "fleet_index_credentials": [
         {"host": "index.invalid", "username": "robot", "password": of_environment("INDEX")}
     ],
-    "python_env_secret_environment": {"UV_SECRET": of_environment("INDEX")},
-    "python_env_tries": 1,
+    "fleet_build_secret_env": {"UV_SECRET": of_environment("INDEX")},
+    "fleet_build_tries": 1,
 }
 # What playbooks make: files of people that they pack, and the keys of runs, which this story knows.
 MADE = {"user_shell_snapshots", "training_run_keys"}
@@ -127,7 +125,7 @@ class Canary:
         self.env["CANARY_LINES"] = f'-----BEGIN-----\n"{marker}" $HOME\n\'{marker}-é\\\n'
         self.env["CANARY_KEY"] = key.read_text()
         self.gang_secret = f"{marker}-gang"
-        of_run = gang_keys(FLEET["training_run_runs"], HOST, self.gang_secret)["canary"]
+        of_run = gang_keys(FLEET["fleet_runs"], HOST, self.gang_secret)["canary"]
         # The body of a key has no marker: its second line stands for it.
         self.search = Search(marker, [key.read_text().splitlines()[2], of_run])
         self.google = self.env["CANARY_GOOGLE"]
@@ -177,7 +175,7 @@ def test_every_place_for_a_secret_has_one_in_this_story() -> None:
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             places |= secret_options(entry["options"])
-    assert "env_secrets_sets.variables" in places
+    assert "fleet_secrets.variables" in places
     assert {place for place in places if not declared({**FLEET, **AWAY}, place)} == MADE
 
 
@@ -272,9 +270,9 @@ def digest(text: str) -> str:
 def fail_on_purpose(fleet: Fleet, play: Any) -> None:
     """Let the tasks that hold secrets fail: that is when Ansible says most."""
     # Values of a wrong kind, in the fleet file.
-    first, *rest = FLEET["env_secrets_sets"]
+    first, *rest = FLEET["fleet_secrets"]
     for variables in (of_environment("VARIABLE"), {"not a name": of_environment("VARIABLE")}):
-        fleet.declare({**FLEET, "env_secrets_sets": [{**first, "variables": variables}, *rest]})
+        fleet.declare({**FLEET, "fleet_secrets": [{**first, "variables": variables}, *rest]})
         play("tpu.fleet.configure", "--tags", "env_secrets", ok=False)
     # The same where nothing checks the fleet file: the role alone.
     alone = fleet.folder / "alone.yml"
@@ -284,11 +282,11 @@ def fail_on_purpose(fleet: Fleet, play: Any) -> None:
         for include in ({"ansible.builtin.include_role": {"name": role}} for role in roles)
     ]
     alone.write_text(yaml.safe_dump(plays))
-    wrong: dict[str, Any] = {**FLEET, "env_secrets_sets": [{**first, "variables": ENV}, *rest]}
-    wrong["env_secrets_sets"][0]["variables"] = of_environment("VARIABLE")
-    wrong["git_access_keys"] = [{**FLEET["git_access_keys"][0], "source": of_environment("FILE")}]
-    wrong["git_access_keys"][0]["source"] = "neither"
-    wrong["training_run_runs"] = [{**FLEET["training_run_runs"][0], "env": of_environment("RUN")}]
+    wrong: dict[str, Any] = {**FLEET, "fleet_secrets": [{**first, "variables": ENV}, *rest]}
+    wrong["fleet_secrets"][0]["variables"] = of_environment("VARIABLE")
+    wrong["fleet_git_keys"] = [{**FLEET["fleet_git_keys"][0], "source": of_environment("FILE")}]
+    wrong["fleet_git_keys"][0]["source"] = "neither"
+    wrong["fleet_runs"] = [{**FLEET["fleet_runs"][0], "env": of_environment("RUN")}]
     fleet.declare(wrong)
     assert int(re.findall(r"ignored=(\d+)", play(str(alone)))[-1]) >= len(roles)
     # Something in the way on the machine.

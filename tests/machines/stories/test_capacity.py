@@ -94,15 +94,15 @@ def test_a_preempted_spot_slice_comes_back_and_its_run_goes_on(fleet: Fleet) -> 
         "checkpoint_dir": "/mnt/data/hunted",
     }
     demo = (
-        "user_accounts_users",
-        "python_env_venvs",
-        "code_checkout_trees",
+        "fleet_users",
+        "fleet_venvs",
+        "fleet_code",
     )
     wanted = {
         "fleet_allocations": GRANT,
         "fleet_slices": [{**HUNT, "zones": [A], "data_disks": [disk], "startup_script": MOUNT}],
         "fleet_disks": [{"name": "checkpoints", "zone": A, "size_gb": 10}],
-        "training_run_runs": [run],
+        "fleet_runs": [run],
     }
     fleet.declare({key: value for key, value in NOTHING.items() if key not in demo} | wanted)
     fleet.play("site.yml")

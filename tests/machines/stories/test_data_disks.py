@@ -33,7 +33,7 @@ def declare(fleet: Fleet, *mounted: dict[str, Any], mode: str = "read_write") ->
                     "data_disks": attached,
                 }
             ],
-            "data_disk_disks": list(mounted),
+            "fleet_disk_mounts": list(mounted),
         }
     )
 

@@ -167,7 +167,7 @@ systemctl stop tpu-fleet-run@idle
 
 def test_what_is_broken_is_named_and_mended_as_far_as_that_is_safe(solo: Fleet) -> None:
     # A run brings tmux; nothing else was ever applied to this machine.
-    declare(solo, SOLO, training_run_runs=[RUN])
+    declare(solo, SOLO, fleet_runs=[RUN])
     solo.play("tpu.fleet.train")
     wait_until("the run", lambda: solo.status("solo", "idle").get("state") == "running", 60)
     root(solo, "solo", BROKEN)

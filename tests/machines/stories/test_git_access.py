@@ -34,7 +34,7 @@ class Lab:
             "fleet_apply": "push",
             "fleet_allocations": "unrestricted",
             "fleet_slices": [SLICE],
-            "user_accounts_users": PEOPLE,
+            "fleet_users": PEOPLE,
             "fleet_github_api_url": f"{self.url}api/v3",
         }
         self.declare()
@@ -77,8 +77,8 @@ def test_a_private_repository_is_cloned_with_keys_that_github_knows(
     commit = server.add_repository("lab/code", {"train.py": "print('hello')\n"})
     server.add_repository("lab/data", {"data.csv": "1,2\n"})
     lab.declare(
-        git_access_hosts=[server.declaration()],
-        git_access_keys=[
+        fleet_git_hosts=[server.declaration()],
+        fleet_git_keys=[
             {"name": "work", "users": ["alice"], "register": "user"},
             {
                 "name": "data",
@@ -95,7 +95,7 @@ def test_a_private_repository_is_cloned_with_keys_that_github_knows(
                 "private_key": private.read_text(),
             },
         ],
-        git_access_identities=[{"user": "alice", "name": "Alice", "email": "a@example.org"}],
+        fleet_git_identities=[{"user": "alice", "name": "Alice", "email": "a@example.org"}],
     )
     with server:
         # The key of the vault is in its file and nowhere else.
@@ -142,12 +142,12 @@ def test_a_private_repository_is_cloned_with_keys_that_github_knows(
         server.start()
         says = lab.git("alice", "-C code fetch", ok=False)
         assert "Host key verification failed" in says
-        lab.declare(git_access_hosts=[server.declaration()])
+        lab.declare(fleet_git_hosts=[server.declaration()])
         fleet.play(*CONFIGURE)
         lab.git("alice", "-C code fetch")
 
         # Not declared any more, it is at GitHub no more; and with the slice goes the rest.
-        lab.declare(git_access_keys=lab.declared["git_access_keys"][:1])
+        lab.declare(fleet_git_keys=lab.declared["fleet_git_keys"][:1])
         lab.keys("tpu.fleet.git_keys")
         assert lab.titles() == ["alice@gitty work"]
         lab.keys("tpu.fleet.teardown", "-e", "teardown=gitty", "--check")

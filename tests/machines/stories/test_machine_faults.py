@@ -94,9 +94,9 @@ def declare(fleet: Fleet, *packages: str, **more: Any) -> None:
             "fleet_slices": [
                 {"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}
             ],
-            "host_base_packages": ["sudo", "tzdata"],
-            "host_base_extra_packages": list(packages),
-            "user_accounts_users": [ALICE],
+            "fleet_base_packages": ["sudo", "tzdata"],
+            "fleet_packages": list(packages),
+            "fleet_users": [ALICE],
             **more,
         }
     )  # fmt: skip
@@ -168,14 +168,14 @@ def begun(fleet: Fleet) -> str:
 
 
 def test_somebody_else_installs_packages(machine: Fleet) -> None:
-    declare(machine, "tree", "lz4", host_base_first_boot_timeout=3)
+    declare(machine, "tree", "lz4", fleet_first_boot_timeout=3)
     root(machine, f'systemd-run --quiet --unit=holder /usr/bin/python3 -c "{LOCK}"')
     told = configure(machine, ok=False)
     pid = root(machine, "systemctl show --property=MainPID --value holder").strip()
     assert f"/var/lib/dpkg/lock-frontend is locked (process {pid}: /usr/bin/python3 -c" in told
-    assert "host_base_first_boot_timeout" in told
+    assert "fleet_first_boot_timeout" in told
     # With more patience it is over before the limit is.
-    declare(machine, "tree", "lz4", host_base_first_boot_timeout=120)
+    declare(machine, "tree", "lz4", fleet_first_boot_timeout=120)
     root(machine, "systemd-run --quiet --on-active=8 systemctl stop holder")
     configure(machine)
     all_done(machine, "lz4")
@@ -189,7 +189,7 @@ def test_the_disk_is_full(machine: Fleet) -> None:
     assert f"The disk of this host is full: {archives} (0 MB free)" in told
     assert "Nothing was changed" in told
     # It fills up only while packages are being fetched.
-    declare(machine, "tree", "lz4", "pv", "gdb", host_base_min_free_mb=0)
+    declare(machine, "tree", "lz4", "pv", "gdb", fleet_min_free_mb=0)
     told = configure(machine, ok=False)
     assert "The packages could not be installed: the disk is full" in told
     root(machine, f"umount {archives}")
@@ -201,7 +201,7 @@ def test_the_disk_is_full(machine: Fleet) -> None:
         "cp -a /srv/state/. /var/lib/tpu-fleet/\n"
         "cat /dev/zero > /var/lib/tpu-fleet/fill || true",
     )
-    declare(machine, "tree", "lz4", "pv", host_base_min_free_mb=0)
+    declare(machine, "tree", "lz4", "pv", fleet_min_free_mb=0)
     told = configure(machine, ok=False)
     assert "No space left on device" in told
     assert "Make room" in told

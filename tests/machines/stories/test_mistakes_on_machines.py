@@ -32,39 +32,39 @@ GOOD: dict[str, Any] = {
     "fleet_apply": "push",
     "fleet_allocations": "unrestricted",
     "fleet_slices": [{"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}],
-    "host_base_packages": ["sudo", "tzdata"],
-    "host_base_extra_packages": ["tree"],
-    "user_shell_packages": ["tree"],
-    "user_accounts_users": [ALICE],
-    "git_access_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
-    "code_checkout_trees": [TREE],
-    "python_env_venvs": [VENV],
+    "fleet_base_packages": ["sudo", "tzdata"],
+    "fleet_packages": ["tree"],
+    "fleet_shell_packages": ["tree"],
+    "fleet_users": [ALICE],
+    "fleet_git_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
+    "fleet_code": [TREE],
+    "fleet_venvs": [VENV],
 }
 # The role, what is written, and what is told: field, value, what is wrong and the remedy.
 MISTAKES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "branch": (
         "code_checkout",
-        {"code_checkout_trees": [{**TREE, "version": "mian"}]},
+        {"fleet_code": [{**TREE, "version": "mian"}]},
         [
-            "code_checkout_trees[0] (code, /home/alice/code): alice: version = 'mian'",
+            "fleet_code[0] (code, /home/alice/code): alice: version = 'mian'",
             f"there is no branch or tag mian in {URL}",
             "Did you mean main?",
         ],
     ),
     "repository": (
         "code_checkout",
-        {"code_checkout_trees": [{**TREE, "repo": "git@github.com:lab/cdoe.git"}]},
+        {"fleet_code": [{**TREE, "repo": "git@github.com:lab/cdoe.git"}]},
         [
-            "code_checkout_trees[0] (code, /home/alice/code): alice: repo: git cannot read "
+            "fleet_code[0] (code, /home/alice/code): alice: repo: git cannot read "
             "git@github.com:lab/cdoe.git as alice: there is no such repository, or alice may not",
             "Look at the address (repo); and see that the account which has /home/alice/",
         ],
     ),
     "Python package": (
         "python_env",
-        {"python_env_venvs": [{**VENV, "packages": ["idna", "tpu-fleet-no-such-package==1.0"]}]},
+        {"fleet_venvs": [{**VENV, "packages": ["idna", "tpu-fleet-no-such-package==1.0"]}]},
         [
-            "python_env_venvs (name: tools).packages[1] = 'tpu-fleet-no-such-package==1.0'",
+            "fleet_venvs (name: tools).packages[1] = 'tpu-fleet-no-such-package==1.0'",
             "no index has such a package",
             "Correct its name and version",
             "The old one is still in use.",
@@ -73,44 +73,44 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "Python from where nobody is": (
         "python_env",
         {
-            "python_env_venvs": [{**VENV, "python": "3.9"}],
-            "python_env_python_mirror": "https://pythons.invalid/",
+            "fleet_venvs": [{**VENV, "python": "3.9"}],
+            "fleet_python_mirror": "https://pythons.invalid/",
         },
         [
             "Cannot build the environment 'tools'. The old one is still in use. python = '3.9'",
             "It has 3.11.",
-            "Declare one of these; or set a mirror (python_env_python_mirror",
+            "Declare one of these; or set a mirror (fleet_python_mirror",
             "The name of the source of uv's builds of Python cannot be resolved",
         ],
     ),
     "package of the system": (
         "host_base",
-        {"host_base_extra_packages": ["tree", "htopp"]},
+        {"fleet_packages": ["tree", "htopp"]},
         [
-            "host_base_extra_packages[1] = 'htopp': no package source of this host has a package",
+            "fleet_packages[1] = 'htopp': no package source of this host has a package",
             "Correct it, or add its source first. Nothing was installed.",
         ],
     ),
     "package of somebody's tools": (
         "user_shell",
-        {"user_shell_packages": ["htop", "neovimm"]},
+        {"fleet_shell_packages": ["htop", "neovimm"]},
         [
-            "user_shell_packages[1] = 'neovimm': no package source of this host has a package of",
+            "fleet_shell_packages[1] = 'neovimm': no package source of this host has a package of",
             "Correct it, or add its source first. Nothing was installed.",
         ],
     ),
     "user of the image": (
         "user_accounts",
-        {"user_accounts_users": [ALICE, {"name": "ubuntu", "uid": 2016}]},
+        {"fleet_users": [ALICE, {"name": "ubuntu", "uid": 2016}]},
         [
-            "user_accounts_users[1].name = 'ubuntu': is an account of the image",
+            "fleet_users[1].name = 'ubuntu': is an account of the image",
             "Take another name, such as that of the person.",
         ],
     ),
     # Whoever changes a key, or takes a token that is not valid any more; told before all roles.
     "token": (
         "all",
-        {"git_access_keys": [{"name": "more", "users": ["alice"], "register": "user"}]},
+        {"fleet_git_keys": [{"name": "more", "users": ["alice"], "register": "user"}]},
         [
             "The token in GITHUB_TOKEN: GitHub answered 401 to GET /user/keys: Bad credentials",
             "Give a token that is valid: set GITHUB_TOKEN, or fleet_github_token",
@@ -141,7 +141,7 @@ def fleet(_cloud: Fleet) -> Iterator[Fleet]:
         ):
             requests.post(f"{url}_cloud/github", json=asked, timeout=30).raise_for_status()
         server.add_repository("lab/code", {"train.py": "print()\n"})
-        GOOD["git_access_hosts"] = [server.declaration()]
+        GOOD["fleet_git_hosts"] = [server.declaration()]
         GOOD["fleet_github_api_url"] = f"{url}api/v3"
         with server:
             configure(_cloud, {}, "all")

@@ -27,9 +27,9 @@ WHERE = {"accelerator_type": "v4-8", "zone": ZONE}
 FLEET: dict[str, Any] = {
     **NOTHING,
     "fleet_slices": [{"name": name, **WHERE} for name in HOSTS],
-    "host_base_packages": ["sudo", "tmux", "tzdata"],
-    "user_accounts_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
-    "training_run_runs": [
+    "fleet_base_packages": ["sudo", "tmux", "tzdata"],
+    "fleet_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
+    "fleet_runs": [
         {
             "name": "both",
             # The order of the run counts, not that of the slices.

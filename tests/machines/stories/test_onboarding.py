@@ -30,7 +30,7 @@ def test_the_same_name_logs_in_after_its_address_changed(fleet: Fleet, tmp_path:
             {"name": "solo", "accelerator_type": "v4-8", "zone": ZONE},
             {"name": "pair", "accelerator_type": "v4-16", "zone": ZONE},
         ],
-        "user_accounts_users": people,
+        "fleet_users": people,
     }
     fleet.declare({**NOTHING, **wanted})
     fleet.play("tpu.fleet.provision")
@@ -90,7 +90,7 @@ def test_the_same_name_logs_in_after_its_address_changed(fleet: Fleet, tmp_path:
     laptop.unpack(onboarding / "bob")
     assert laptop.who("solo") == f"bob@{names['solo0']}"
     assert "pair" not in (onboarding / "bob" / "tpu-fleet" / "config").read_text()
-    fleet.declare({**NOTHING, **wanted, "user_accounts_users": people[:1]})
+    fleet.declare({**NOTHING, **wanted, "fleet_users": people[:1]})
     fleet.play("tpu.fleet.onboarding")
     assert not (onboarding / "bob").exists()
     # The controller's own configuration follows too.

@@ -84,16 +84,16 @@ def declared(*runs: dict[str, Any], told: Path) -> dict[str, Any]:
         **NOTHING,
         "fleet_slices": [{"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}],
         # What the role of the runs needs, and no more.
-        "host_base_packages": ["sudo", "tmux", "tzdata"],
-        "user_accounts_users": [
+        "fleet_base_packages": ["sudo", "tmux", "tzdata"],
+        "fleet_users": [
             {"name": name, "uid": uid, "keys": ["{{ fleet_ssh_public_key }}"]}
             for name, uid in (("alice", 2001), ("bob", 2002))
         ],
         "fleet_notify": [{"command": f"cat >> {told}; echo >> {told}"}],
         # So small that the log is put aside all the time, and nothing of it is dropped.
-        "training_run_log_bytes": 2000,
-        "training_run_log_files": 500,
-        "training_run_runs": list(runs),
+        "fleet_run_log_bytes": 2000,
+        "fleet_run_log_files": 500,
+        "fleet_runs": list(runs),
     }
 
 

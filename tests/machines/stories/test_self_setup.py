@@ -64,18 +64,18 @@ FLEET: dict[str, Any] = {
             "self_setup": True,
         },
     ],
-    "host_base_packages": ["sudo", "tmux", "tzdata"],
-    "user_accounts_users": [
+    "fleet_base_packages": ["sudo", "tmux", "tzdata"],
+    "fleet_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
-    "data_disk_disks": [
+    "fleet_disk_mounts": [
         {"name": "kept", "mount": "/mnt/kept", "owner": "alice", "slices": ["phoenix"]}
     ],
-    "env_secrets_sets": [
+    "fleet_secrets": [
         {"name": "keys", "owner": "alice", "variables": {"CANARY": "{{ my_own_canary }}"}}
     ],
     "my_own_canary": CANARY,
-    "python_env_venvs": [
+    "fleet_venvs": [
         {
             "name": "tools",
             "path": "/opt/venvs/tools",
@@ -84,8 +84,8 @@ FLEET: dict[str, Any] = {
             "slices": ["phoenix"],
         }
     ],
-    "code_checkout_trees": [{"name": "digits", "owner": "root", "folder": "../examples/jax"}],
-    "training_run_runs": [
+    "fleet_code": [{"name": "digits", "owner": "root", "folder": "../examples/jax"}],
+    "fleet_runs": [
         {
             "name": "count",
             "slices": ["phoenix"],

@@ -43,7 +43,7 @@ def example(engine: str, words: dict[str, str]) -> dict[str, Any]:
         if entry["name"] == "cheap" and entry["accelerator_type"] == "v4-32":
             # Two workers in place of four: all of them have the cores of this computer.
             entry["accelerator_type"] = "v4-16"
-    [run] = declared["training_run_runs"]
+    [run] = declared["fleet_runs"]
     for old, new in words.items():
         assert old in run["command"]
         run["command"] = run["command"].replace(old, new)

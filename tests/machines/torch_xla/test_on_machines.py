@@ -34,14 +34,14 @@ FLEET: dict[str, Any] = {
         for name, kind in (("solo", "v4-8"), ("pair", "v4-16"))
     ],
     # What role and program need, and no more: the library of Python comes by the role itself.
-    "host_base_packages": ["ca-certificates", "python3-venv", "sudo", "tmux", "tzdata"],
-    "user_shell_packages": [],
-    "user_accounts_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
-    "python_env_torch_index_url": "",
+    "fleet_base_packages": ["ca-certificates", "python3-venv", "sudo", "tmux", "tzdata"],
+    "fleet_shell_packages": [],
+    "fleet_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
+    "fleet_torch_index_url": "",
     # Environment and program are the demo's.
-    "python_env_environment": {"UV_EXCLUDE": WITHOUT},
-    "training_run_lost_seconds": 20,
-    "training_run_runs": [
+    "fleet_build_env": {"UV_EXCLUDE": WITHOUT},
+    "fleet_run_lost_seconds": 20,
+    "fleet_runs": [
         {
             "name": name,
             "slices": [name],

@@ -166,7 +166,7 @@ def test_the_tutorial_does_what_it_says(reader: Reader) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL)
     fleet = reader.folder / "lab/inventory/group_vars/all/fleet.yml"
     declared = yaml.safe_load(fleet.read_text())
-    declared["user_accounts_users"] += yaml.safe_load(block)
+    declared["fleet_users"] += yaml.safe_load(block)
     fleet.write_text(yaml.safe_dump(declared))
     assert "uid=2002(carol)" in reader.type_and_draw(lines_of(6), "change")
     down, cloud_down = lines_of(7)

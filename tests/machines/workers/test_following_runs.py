@@ -53,7 +53,7 @@ class Lab:
             "fleet_ssh_user": "ubuntu",
             "fleet_ssh_private_key_file": str(cloud.key),
             "ansible_ssh_private_key_file": str(cloud.key),
-            "training_run_runs": [
+            "fleet_runs": [
                 {
                     "name": RUN,
                     "slices": ["pod"],

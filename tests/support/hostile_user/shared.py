@@ -173,21 +173,21 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
         "fleet_slices": [
             {"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"},
         ],
-        "host_base_packages": ["sudo", "tmux", "tzdata", "python3-venv", "git"],
-        "user_shell_packages": [],
-        "user_accounts_users": [
+        "fleet_base_packages": ["sudo", "tmux", "tzdata", "python3-venv", "git"],
+        "fleet_shell_packages": [],
+        "fleet_users": [
             {"name": name, "uid": uid, "keys": ["{{ fleet_ssh_public_key }}"]}
             for name, uid in (("alice", ALICE), ("mallory", MALLORY), ("carol", CAROL))
         ],
-        "git_access_identities": [
+        "fleet_git_identities": [
             {"user": "mallory", "name": "Mallory", "email": "mallory@example.org", "lfs": False}
         ],
-        "git_access_keys": [
+        "fleet_git_keys": [
             {"name": "own", "users": ["mallory"], "source": "machine", "host": "github.com"}
         ],
-        "env_secrets_google_endpoint": "http://169.254.169.254",
-        "env_secrets_google_project": "local-project",
-        "env_secrets_sets": [
+        "fleet_google_secrets_endpoint": "http://169.254.169.254",
+        "fleet_google_secrets_project": "local-project",
+        "fleet_secrets": [
             {
                 "name": "hers",
                 "owner": "mallory",
@@ -197,14 +197,14 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
                 "google_secrets": {"FROM_GOOGLE": "hers"},
             }
         ],
-        "user_shell_people": [
+        "fleet_shells": [
             {
                 "user": "mallory",
                 "ohmyzsh": False,
                 "dotfiles": {"folder": write_files(folder / "dotfiles", DOTFILES)},
             }
         ],
-        "code_checkout_trees": [
+        "fleet_code": [
             {
                 "name": "hers",
                 "owner": "mallory",
@@ -213,8 +213,8 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
             },
             {"name": "carols", "owner": "carol", "dest": "/home/carol/tree", "folder": tree},
         ],
-        "python_env_compile_bytecode": False,
-        "python_env_venvs": [
+        "fleet_compile_bytecode": False,
+        "fleet_venvs": [
             {
                 "name": "hers",
                 "path": f"{HOME}/venv",
@@ -233,8 +233,8 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
                 "editable": ["carols"],
             },
         ],
-        "tensorboard_server_start_timeout": 30,
-        "tensorboard_server_boards": [
+        "fleet_tensorboard_start_timeout": 30,
+        "fleet_boards": [
             {
                 **here,
                 "name": "hers",
@@ -253,7 +253,7 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
                 "logs": {"all": "/home/carol/checkpoints"},
             },
         ],
-        "training_run_runs": [
+        "fleet_runs": [
             {
                 **here,
                 "name": "count",

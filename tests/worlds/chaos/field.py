@@ -113,12 +113,12 @@ FLEET: dict[str, Any] = {
             "startup_script": STARTUP,
         },
     ],
-    "data_disk_disks": [
+    "fleet_disk_mounts": [
         {"name": "saved", "mount": "/mnt/saved", "owner": USER, "slices": [SOLO]},
     ],
-    "host_base_packages": ["sudo", "tzdata", "tmux"],
-    "user_accounts_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
-    "code_checkout_trees": [
+    "fleet_base_packages": ["sudo", "tzdata", "tmux"],
+    "fleet_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
+    "fleet_code": [
         {
             "name": "chaos",
             "owner": "root",
@@ -126,8 +126,8 @@ FLEET: dict[str, Any] = {
             "slices": [SOLO, QUAD],
         },
     ],
-    "training_run_runs": [run_of(SOLO), run_of(QUAD)],
-    "training_run_lost_seconds": LOST_SECONDS,
+    "fleet_runs": [run_of(SOLO), run_of(QUAD)],
+    "fleet_run_lost_seconds": LOST_SECONDS,
 }
 
 Event = dict[str, Any]
@@ -150,7 +150,7 @@ class Field(Fleet):
     ) -> None:
         super().__init__(folder, fleet or FLEET)
         self._watch = watch
-        self._runs = [str(run["name"]) for run in (fleet or FLEET)["training_run_runs"]]
+        self._runs = [str(run["name"]) for run in (fleet or FLEET)["fleet_runs"]]
         self.api = f"http://127.0.0.1:{self.port}/_cloud"
         self.events: dict[Place, list[Event]] = {}
         self._lock = threading.Lock()

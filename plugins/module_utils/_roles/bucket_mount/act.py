@@ -67,7 +67,7 @@ class Mounter:
 
     def fail(self, entry: dict[str, Any], why: str) -> None:
         """Raise Failed with the name of the bucket."""
-        raise Failed(f"bucket_mount_buckets: bucket {entry['bucket']!r}: {why}.")
+        raise Failed(f"fleet_buckets: bucket {entry['bucket']!r}: {why}.")
 
     def file(self, path: str, wanted: str) -> bool:
         """Write a file, or remove it if `wanted` is empty; return whether it changed."""

@@ -13,7 +13,7 @@ from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import absolute, at_least, known, twice_on_a_slice
 from ..._schema.values import BUCKET_NAME
 
-BUCKETS = "bucket_mount_buckets"
+BUCKETS = "fleet_buckets"
 MODE = re.compile(r"0?[0-7]{3}")
 
 
@@ -23,13 +23,13 @@ def check_bucket_mount(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in entries(data, BUCKETS):
         problems += _check_bucket(data, field, entry)
     problems += twice_on_a_slice(data, BUCKETS, "path")
-    if text_of(data, "bucket_mount_apt_key") and not text_of(data, "bucket_mount_apt_uri"):
-        remedy = "Set bucket_mount_apt_uri, too, or remove the key"
-        problems.append(Problem("bucket_mount_apt_uri", None, "is missing", remedy))
-    if text_of(data, "bucket_mount_apt_uri") and not text_of(data, "bucket_mount_apt_key"):
+    if text_of(data, "fleet_gcsfuse_apt_key") and not text_of(data, "fleet_gcsfuse_apt_uri"):
+        remedy = "Set fleet_gcsfuse_apt_uri, too, or remove the key"
+        problems.append(Problem("fleet_gcsfuse_apt_uri", None, "is missing", remedy))
+    if text_of(data, "fleet_gcsfuse_apt_uri") and not text_of(data, "fleet_gcsfuse_apt_key"):
         remedy = "Set it to the text of the key that signs the repository"
-        problems.append(Problem("bucket_mount_apt_key", None, "is missing", remedy))
-    return problems + at_least(data, {"bucket_mount_timeout": 1})
+        problems.append(Problem("fleet_gcsfuse_apt_key", None, "is missing", remedy))
+    return problems + at_least(data, {"fleet_bucket_timeout": 1})
 
 
 def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:

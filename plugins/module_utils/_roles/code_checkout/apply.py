@@ -33,7 +33,7 @@ class Apply:
             if is_on(entry, params["slice"]):
                 tree = rules.tree_of(entry)
                 self.trees.append(tree)
-                self.places[tree.name] = f"code_checkout_trees[{index}]"
+                self.places[tree.name] = f"fleet_code[{index}]"
         self.problems: list[str] = []
         self.versions: dict[str, str] = {}
         # Trees whose snapshot this host needs. Trees of the same folder share a version.

@@ -11,7 +11,7 @@ from ..._schema.keys import Problem, duplicates, entries, texts_of
 from ..._schema.refs import known, known_user
 from .plan import problems_of
 
-_HERE = "code_checkout_trees"
+_HERE = "fleet_code"
 
 
 def check_code_checkout(data: Mapping[str, Any]) -> list[Problem]:

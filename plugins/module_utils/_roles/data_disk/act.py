@@ -104,7 +104,7 @@ class Host:
         except KeyError as error:
             raise Failed(
                 f"the owner {disk.owner!r} or group {disk.group!r} is not known on this host. "
-                "Declare it in user_accounts_users or user_accounts_groups"
+                "Declare it in fleet_users or fleet_groups"
             ) from error
         try:
             give_folder(disk.mount, owner.pw_uid, group, int(disk.mode, 8))

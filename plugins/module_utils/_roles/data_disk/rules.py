@@ -12,7 +12,7 @@ from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import known, known_user
 from .plan import FOLDERS_OF_THE_SYSTEM, MODE, OPTION, PATH, REFUSED
 
-_HERE = "data_disk_disks"
+_HERE = "fleet_disk_mounts"
 
 
 def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:

@@ -12,8 +12,8 @@ from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, t
 from ..._schema.refs import known, known_user
 from .plan import problems_of
 
-_HERE = "env_secrets_sets"
-_ENDPOINT = "env_secrets_google_endpoint"
+_HERE = "fleet_secrets"
+_ENDPOINT = "fleet_google_secrets_endpoint"
 _GOOGLES = re.compile(r"https://([a-z0-9-]+[.])*googleapis[.]com/?|http://169[.]254[.]169[.]254/?")
 
 

@@ -58,7 +58,7 @@ class Host:
                 return public_key(self.keygen, trial.name)
             except UserError:
                 raise UserError(
-                    f"git_access_keys: key {key.name!r}: private_key is not a private key that "
+                    f"fleet_git_keys: key {key.name!r}: private_key is not a private key that "
                     "OpenSSH can read without a passphrase. Set it to the whole text of such a file"
                 ) from None
 
@@ -91,8 +91,7 @@ class Host:
                 self.changes.append(difference(f"~{home.user}", "", "keys\n"))
                 return {}
             raise UserError(
-                f"git_access: {home.user!r} is not a user of this host. Declare it in "
-                "user_accounts_users"
+                f"git_access: {home.user!r} is not a user of this host. Declare it in fleet_users"
             ) from None
         files = [
             KeyFile(

@@ -13,7 +13,7 @@ from ..._schema.keys import Problem, did_you_mean, duplicates, entries, text_of,
 from ..._schema.refs import hides_a_name, known, known_user, names_of, user_remedy
 from .servers import PUBLIC_HOSTS
 
-KEYS, IDENTITIES, HOSTS = "git_access_keys", "git_access_identities", "git_access_hosts"
+KEYS, IDENTITIES, HOSTS = "fleet_git_keys", "fleet_git_identities", "fleet_git_hosts"
 REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 SETTING = re.compile(r"[A-Za-z][A-Za-z0-9-]*\.([^\n]*\.)?[A-Za-z][A-Za-z0-9-]*")
@@ -43,7 +43,7 @@ def _check_key(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) ->
         if not rules.USER_NAME.fullmatch(user):
             problems.append(_no_login(f"{field}.users[{index}]", user))
         elif user not in {"root", text_of(data, "fleet_ssh_user")}:
-            problems += known(data, f"{field}.users[{index}]", user, "user", "user_accounts_users")
+            problems += known(data, f"{field}.users[{index}]", user, "user", "fleet_users")
     problems += _check_slices(data, field, entry)
     shared = entry.get("source") == "shared"
     if shared and not entry.get("private_key"):

@@ -38,7 +38,7 @@ CAUSES = (
         re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED"),
         "{host} shows another host key than the known one",
         "The server has a new key, or another machine answers for it. Nothing was sent to it.",
-        "Ask its owner which keys it has now, and write them into git_access_hosts (keys of "
+        "Ask its owner which keys it has now, and write them into fleet_git_hosts (keys of "
         "{host}); do not connect before you know",
         "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
     ),
@@ -48,8 +48,8 @@ CAUSES = (
         "no host key of {host} is known",
         "ssh connects only to servers whose keys are known beforehand. Those of github.com and "
         "gitlab.com are, where git_access is declared.",
-        "Declare {host} with its public keys in git_access_hosts; for github.com and gitlab.com "
-        "declare git_access_keys or git_access_identities, which bring theirs",
+        "Declare {host} with its public keys in fleet_git_hosts; for github.com and gitlab.com "
+        "declare fleet_git_keys or fleet_git_identities, which bring theirs",
         "Host key verification failed.",
     ),
     Cause(
@@ -84,7 +84,7 @@ CAUSES = (
         "registered there for this user, or another one.",
         "Register {key} at {host}",
         "git@github.com: Permission denied (publickey).",
-        at_github="git_access_keys with register: user (or deploy) does that, which needs "
+        at_github="fleet_git_keys with register: user (or deploy) does that, which needs "
         "GITHUB_TOKEN",
     ),
     Cause(
@@ -97,7 +97,7 @@ CAUSES = (
         "Over https a private repository asks for a token. Some servers ask, too, when there is no "
         "such repository.",
         "Write the address for ssh (git@{host}:OWNER/NAME.git) and declare a key for {user} in "
-        "git_access_keys; a public one needs no password, look at its address",
+        "fleet_git_keys; a public one needs no password, look at its address",
         "fatal: Authentication failed for 'https://github.com/lab/private/'",
     ),
     Cause(
@@ -152,7 +152,7 @@ def explain(said: str, url: str, user: str, keys: Sequence[str] = ()) -> str:
         words = _SECRET.sub("", shown(own, 300)) or "nothing"
         return f"git cannot read {_address(url)} as {user}. git says: {words}"
     host = shown(host_of(url), 120) or "this machine"
-    no_key = f"the public half of a key that git_access_keys declares for {user}"
+    no_key = f"the public half of a key that fleet_git_keys declares for {user}"
     about = {
         "host": host,
         "user": user,

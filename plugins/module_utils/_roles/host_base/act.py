@@ -78,7 +78,7 @@ class Settings:
             known = read_text(SUPPORTED)
             if known is not None and f"{wanted} UTF-8" not in known.splitlines():
                 raise Failed(
-                    f"host_base_locale = {wanted!r} is not a locale that this host can generate. "
+                    f"fleet_locale = {wanted!r} is not a locale that this host can generate. "
                     f"{SUPPORTED} lists them all; use one that ends in UTF-8."
                 )
             self.write(LOCALE_GEN, rules.with_generated(read_text(LOCALE_GEN) or "", wanted))

@@ -19,12 +19,12 @@ _CAUSES = (
     (
         re.compile(r"Could not get lock|Unable to (?:acquire|lock)|Failed to lock", re.I),
         "another process is installing packages",
-        "Wait until it has ended, or increase host_base_apt_lock_timeout",
+        "Wait until it has ended, or increase fleet_apt_lock_timeout",
     ),
     (
         re.compile(r"No package matching|Unable to locate package|has no installation candidate"),
         "a package is not known to this host's package sources",
-        "Correct its name (host_base_packages, host_base_extra_packages), or add its source first",
+        "Correct its name (fleet_base_packages, fleet_packages), or add its source first",
     ),
     (
         re.compile(

@@ -82,7 +82,7 @@ def too_full(free: Mapping[str, int], min_free_mb: int) -> str | None:
         f"The disk of this host is full: {shown}, but setup needs {min_free_mb} MB. Nothing was "
         f"changed. To find large files: sudo du -xhd2 {first} | sort -h | tail. Safe to "
         "remove: sudo apt-get clean; sudo journalctl --vacuum-size=200M; old checkpoints and "
-        "~/.cache. Then run this again (host_base_min_free_mb is the limit)."
+        "~/.cache. Then run this again (fleet_min_free_mb is the limit)."
     )
 
 

@@ -19,7 +19,7 @@ _LIMITS = ("memlock", "nofile", "nproc", "stack")
 def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared base system."""
     problems: list[Problem] = []
-    for variable in ("host_base_packages", "host_base_extra_packages"):
+    for variable in ("fleet_base_packages", "fleet_packages"):
         found = data.get(variable)
         for index, name in enumerate(found if isinstance(found, list) else []):
             if isinstance(name, str) and not PACKAGE.fullmatch(name):
@@ -30,18 +30,18 @@ def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
     problems += by_rule(
         data,
         "",
-        "host_base_time_zone",
+        "fleet_time_zone",
         lambda zone: None if _TIME_ZONE.fullmatch(zone) else "is not a time zone",
         "Use a name like Europe/Vienna or Etc/UTC",
     )
     problems += by_rule(
         data,
         "",
-        "host_base_locale",
+        "fleet_locale",
         lambda name: None if _LOCALE.fullmatch(name) else "is not a locale that can be generated",
         "Use C.UTF-8, or a name like de_AT.UTF-8",
     )
-    problems += _check_limits(data.get("host_base_limits"))
+    problems += _check_limits(data.get("fleet_limits"))
     problems += _check_numbers(data)
     return problems + _check_guard(data)
 
@@ -49,7 +49,7 @@ def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
 def _check_limits(limits: Any) -> list[Problem]:
     problems = []
     for name, value in limits.items() if isinstance(limits, Mapping) else ():
-        field = f"host_base_limits.{name}"
+        field = f"fleet_limits.{name}"
         if name not in _LIMITS:
             remedy = f"Use one of {', '.join(_LIMITS)}"
             problems.append(Problem(field, value, "is not a limit", remedy))
@@ -62,12 +62,12 @@ def _check_limits(limits: Any) -> list[Problem]:
 def _check_numbers(data: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for variable, least, most in (
-        ("host_base_first_boot_timeout", 0, None),
-        ("host_base_apt_lock_timeout", 0, None),
-        ("host_base_min_free_mb", 0, None),
-        ("host_base_journal_max_mb", 0, None),
-        ("host_base_disk_guard_minutes", 1, None),
-        ("host_base_disk_guard_full_percent", 1, 99),
+        ("fleet_first_boot_timeout", 0, None),
+        ("fleet_apt_lock_timeout", 0, None),
+        ("fleet_min_free_mb", 0, None),
+        ("fleet_journal_max_mb", 0, None),
+        ("fleet_disk_guard_minutes", 1, None),
+        ("fleet_disk_guard_full_percent", 1, 99),
     ):
         value = data.get(variable)
         if not isinstance(value, int) or isinstance(value, bool):
@@ -79,7 +79,7 @@ def _check_numbers(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_guard(data: Mapping[str, Any]) -> list[Problem]:
-    variable = "host_base_disk_guard_paths"
+    variable = "fleet_disk_guard_paths"
     problems = duplicates(data, variable, "path", "List each folder once")
     for field, entry in entries(data, variable):
         path = text_of(entry, "path")

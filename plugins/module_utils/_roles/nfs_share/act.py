@@ -90,7 +90,7 @@ class Work:
             refuse_foreign(Path(path).parent)
         except UserError as error:
             raise Failed(
-                f"nfs_share_shares: share {name!r}: {field} = {path!r}: {error}. Nothing was "
+                f"fleet_shares: share {name!r}: {field} = {path!r}: {error}. Nothing was "
                 "changed. Use a folder that only root can write, such as /data"
             ) from None
 

@@ -11,13 +11,13 @@ from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import at_least, known, known_user
 from .plan import problems_of
 
-_HERE = "nfs_share_shares"
+_HERE = "fleet_shares"
 # In seconds.
 _LEAST = {
-    "nfs_share_timeout": 3,
-    "nfs_share_mount_timeout": 3,
-    "nfs_share_idle_timeout": 0,
-    "nfs_share_grace_seconds": 10,
+    "fleet_share_timeout": 3,
+    "fleet_share_mount_timeout": 3,
+    "fleet_share_idle_timeout": 0,
+    "fleet_share_grace_seconds": 10,
 }
 
 

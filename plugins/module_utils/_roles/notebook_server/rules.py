@@ -26,10 +26,8 @@ _UNKNOWN = re.compile(r"^-|/|://|{[{%]")
 
 def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared notebooks."""
-    problems = check_service_entries(data, "notebook_server_notebooks") + own_venv(
-        data, "notebook_server"
-    )
-    for field, entry in entries(data, "notebook_server_notebooks"):
+    problems = check_service_entries(data, "fleet_notebooks") + own_venv(data, "notebook_server")
+    for field, entry in entries(data, "fleet_notebooks"):
         problems += absolute(field, entry, "folder")
         name = text_of(entry, "name")
         if name and len(name) > _LONGEST_NAME:
@@ -58,7 +56,7 @@ def _without_ipykernel(data: Mapping[str, Any], place: str, kernel: str) -> list
 
     Packages of a requirements file, of a project or of a role's own venv are not known here.
     """
-    for field, venv in entries(data, "python_env_venvs"):
+    for field, venv in entries(data, "fleet_venvs"):
         if text_of(venv, "name") != kernel or venv.get("requirements") or venv.get("editable"):
             continue
         if (text_of(venv, "path") or "").startswith(VENVS_OF_ROLES):

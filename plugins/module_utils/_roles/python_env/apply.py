@@ -245,7 +245,7 @@ class Job:
                 self.warn(
                     f"A user has changed the environment {venv.spec.name!r} by hand: "
                     + ", ".join(by_hand)
-                    + ". Declare the change, or build it again with python_env_rebuild=true."
+                    + ". Declare the change, or build it again with fleet_rebuild_venvs=true."
                 )
             return stamp
         return None

@@ -426,7 +426,7 @@ class Tools:
                 if is_no_name(str(error)):
                     raise Failed(
                         f"The name of the {source} cannot be resolved. Correct its address, or set "
-                        f"another (python_env_index_url, python_env_python_mirror). {error}"
+                        f"another (fleet_index_url, fleet_python_mirror). {error}"
                     ) from error
                 if tries >= tries_for(str(error), self.params["tries"]):
                     waited = round(time.monotonic() - began)
@@ -493,8 +493,8 @@ class Tools:
             raise Failed(
                 f"python = {wanted!r}: this host has no Python {wanted}, and {source} could not "
                 f"provide it. It has {self._pythons() or 'none'}. Declare one of these; or set a "
-                "mirror (python_env_python_mirror, python_env_python_list) or another source "
-                f"(python_env_python_source). {error}"
+                "mirror (fleet_python_mirror, fleet_python_list) or another source "
+                f"(fleet_python_source). {error}"
             ) from error
         self.did.append(f"installed Python {wanted}")
         return found
@@ -552,7 +552,7 @@ class Builder:
             raise Failed(
                 f"python = {self.spec.python!r}: torch_xla needs {name}, which this host's "
                 f"{interpreter} does not have. Declare the package {package} in "
-                "host_base_extra_packages, or another version in python."
+                "fleet_packages, or another version in python."
             )
         return interpreter, own
 
@@ -602,7 +602,7 @@ class Builder:
         if tools.torch_index and not names and any(line.startswith("nvidia-") for line in cuda):
             raise Failed(
                 f"This would install CUDA's PyTorch, {len(cuda)} packages for graphics cards. Add "
-                "torch to packages, so that it comes from python_env_torch_index_url."
+                "torch to packages, so that it comes from fleet_torch_index_url."
             )
         return lock
 

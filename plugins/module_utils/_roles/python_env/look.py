@@ -165,10 +165,10 @@ class Reader:
         folder = Path(self.params["python_dir"]) / f"conda-{spec.python}"
         if not self.has(f"python{minor}") and not folder.exists():
             self.wrong.append(
-                f"python_env_venvs: venv {spec.name!r}: python = {spec.python!r} is not on this "
-                "host, and python_env_python_source = 'conda' cannot provide it: python_env_conda ="
+                f"fleet_venvs: venv {spec.name!r}: python = {spec.python!r} is not on this "
+                "host, and fleet_python_source = 'conda' cannot provide it: fleet_conda ="
                 f" {self.params['conda']!r} is not a program here. Let startup_script of the slice "
-                "install it and set its whole path, or set python_env_python_source to uv."
+                "install it and set its whole path, or set fleet_python_source to uv."
             )
 
     def place(self, at: str, given: str) -> tuple[str, str]:
@@ -181,7 +181,7 @@ class Reader:
             if not self.check:
                 self.wrong.append(
                     f"{at} = {given!r} is not a whole path, and this host has no code tree "
-                    f"{tree!r}. Declare it in code_checkout_trees, which is applied earlier."
+                    f"{tree!r}. Declare it in fleet_code, which is applied earlier."
                 )
             return "/nonexistent", given
         return str(record["path"]), rest
@@ -203,7 +203,7 @@ class Reader:
 
     def wanted(self, entry: dict[str, Any]) -> Venv:
         """Return the environment for a declaration."""
-        at = f"python_env_venvs: venv {entry['name']!r}"
+        at = f"fleet_venvs: venv {entry['name']!r}"
         files: dict[str, str] = {}
         text = ""
         if entry["requirements"]:

@@ -340,7 +340,7 @@ def _tail(version: str) -> str:
 
 def problems(spec: VenvSpec) -> list[str]:
     """Return the problems of a declaration, before anything is built."""
-    at = f"python_env_venvs: venv {spec.name!r}"
+    at = f"fleet_venvs: venv {spec.name!r}"
     found = []
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", spec.name):
         found.append(f"{at}: name may have only letters, digits, '.', '_' and '-'.")
@@ -384,9 +384,9 @@ def unknown_package(spec: VenvSpec, told: str) -> str:
             name.lower() for name in unknown
         }:
             return (
-                f"python_env_venvs (name: {spec.name}).packages[{index}] = {line!r}: no index has "
+                f"fleet_venvs (name: {spec.name}).packages[{index}] = {line!r}: no index has "
                 "such a package. Correct its name and version, or name the index that has it in "
-                "python_env_extra_index_urls. "
+                "fleet_extra_index_urls. "
             )
     return ""
 

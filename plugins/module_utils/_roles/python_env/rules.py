@@ -24,15 +24,15 @@ from .plan import pins
 
 _PYTHON = re.compile(r"3\.\d+(\.\d+)?")
 _VERSION = re.compile(r"\d[\w.+-]*")
-_LEAST = {"python_env_tries": 1, "python_env_parallel_builds": 1, "python_env_keep_builds": 0}
+_LEAST = {"fleet_build_tries": 1, "fleet_parallel_builds": 1, "fleet_keep_builds": 0}
 
 
 def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared venvs."""
-    problems = duplicates(data, "python_env_venvs", "name", "Give each venv a different name")
-    problems += duplicates(data, "python_env_venvs", "path", "Give each venv its own folder")
+    problems = duplicates(data, "fleet_venvs", "name", "Give each venv a different name")
+    problems += duplicates(data, "fleet_venvs", "path", "Give each venv its own folder")
     begins: dict[str, str] = {}
-    for field, entry in entries(data, "python_env_venvs"):
+    for field, entry in entries(data, "fleet_venvs"):
         problems += absolute(field, entry, "path")
         problems += known_user(data, field, entry, "owner")
         for index, wanted in texts_of(entry, "slices"):
@@ -57,12 +57,12 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
 
 def _check_conda(data: Mapping[str, Any]) -> list[Problem]:
     """Return a problem if conda is the source of Python and no conda is set."""
-    field, source = "python_env_python_source", data.get("python_env_python_source")
-    if source != "conda" or data.get("python_env_conda"):
+    field, source = "fleet_python_source", data.get("fleet_python_source")
+    if source != "conda" or data.get("fleet_conda"):
         return []
     message = "needs a conda that is on the machines, which no role installs"
     remedy = (
-        "Install one in startup_script of the slices and set python_env_conda to it, like "
+        "Install one in startup_script of the slices and set fleet_conda to it, like "
         "/opt/conda/bin/conda, or set uv"
     )
     return [Problem(field, source, message, remedy)]
@@ -95,16 +95,16 @@ def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
     )
     if UNREADABLE in told:
         return []
-    python = str(entry.get("python") or data.get("python_env_default_python") or DEFAULT_PYTHON)
+    python = str(entry.get("python") or data.get("fleet_python") or DEFAULT_PYTHON)
     if not _PYTHON.fullmatch(python):
         remedy = "Write it like '3.12', in quotation marks"
         return [Problem(f"{field}.python", python, "is not a version of Python", remedy)]
-    if data.get("python_env_python_source") == "deadsnakes" and python.count(".") > 1:
+    if data.get("fleet_python_source") == "deadsnakes" and python.count(".") > 1:
         remedy = "Write it like '3.12': deadsnakes has one version of each"
         return [Problem(f"{field}.python", python, "is not available from deadsnakes", remedy)]
     least, most = PYTHONS
     # A user's own list may have any version; and other checks report values that are no version.
-    own = data.get("python_env_python_list") or not isinstance(entry.get("python"), str)
+    own = data.get("fleet_python_list") or not isinstance(entry.get("python"), str)
     if not own and not least <= minor_of(python) <= most:
         remedy = f"Use 3.{least} to 3.{most}"
         return [Problem(f"{field}.python", python, "is not an available Python", remedy)]
@@ -126,35 +126,33 @@ def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
 def _check_indexes(data: Mapping[str, Any]) -> list[Problem]:
     """Return a problem for each secret that all users could read. The values are not shown."""
     problems = []
-    given = [
-        (name, data.get(name)) for name in ("python_env_index_url", "python_env_torch_index_url")
-    ]
-    extra = data.get("python_env_extra_index_urls")
+    given = [(name, data.get(name)) for name in ("fleet_index_url", "fleet_torch_index_url")]
+    extra = data.get("fleet_extra_index_urls")
     if isinstance(extra, list):
-        given += [(f"python_env_extra_index_urls[{i}]", url) for i, url in enumerate(extra)]
+        given += [(f"fleet_extra_index_urls[{i}]", url) for i, url in enumerate(extra)]
     for field, url in given:
         if isinstance(url, str) and re.search(r"//[^/]*@", url):
-            remedy = "Set host, username and password in python_env_index_credentials"
+            remedy = "Set host, username and password in fleet_index_credentials"
             problems.append(Problem(field, None, "has a login", remedy))
-    secrets = data.get("python_env_secret_environment")
+    secrets = data.get("fleet_build_secret_env")
     for key, value in secrets.items() if isinstance(secrets, dict) else ():
         # Ansible censors a secret wherever it occurs; a short one would censor half of the output.
         if len(str(value)) < 8:
-            field = f"python_env_secret_environment.{key}"
-            remedy = "Set it in python_env_environment, if it is not a secret"
+            field = f"fleet_build_secret_env.{key}"
+            remedy = "Set it in fleet_build_env, if it is not a secret"
             problems.append(Problem(field, None, "has less than eight characters", remedy))
-    shared = data.get("python_env_shared_cache")
+    shared = data.get("fleet_shared_cache")
     pattern = r"none|slice|http://[A-Za-z0-9.-]+:\d+"
     if isinstance(shared, str) and not re.fullmatch(pattern, shared):
         remedy = "Use none, slice, or an address like http://10.0.0.2:880"
         message = "is not a shared cache"
-        problems.append(Problem("python_env_shared_cache", shared, message, remedy))
+        problems.append(Problem("fleet_shared_cache", shared, message, remedy))
     return [*problems, *_check_clients(data, shared)]
 
 
 def _check_clients(data: Mapping[str, Any], shared: Any) -> list[Problem]:
     """Return the problems of the cache's clients; a cache for several slices needs them set."""
-    field, problems = "python_env_shared_cache_clients", []
+    field, problems = "fleet_shared_cache_clients", []
     clients = data.get(field) or []
     for index, text in enumerate(clients if isinstance(clients, list) else ()):
         try:
@@ -163,7 +161,7 @@ def _check_clients(data: Mapping[str, Any], shared: Any) -> list[Problem]:
             remedy = "Use an address or a network, like 10.128.0.0/9"
             problems.append(Problem(f"{field}[{index}]", text, "is not a network", remedy))
     if isinstance(shared, str) and shared.startswith("http://") and not clients:
-        message = "names no worker that the cache at python_env_shared_cache may answer"
+        message = "names no worker that the cache at fleet_shared_cache may answer"
         remedy = "Set the network of the slices, like 10.128.0.0/9 for Google's default one"
         problems.append(Problem(field, clients, message, remedy))
     return problems

@@ -63,9 +63,7 @@ def program(version: str, environment: Mapping[str, str], usual: str = "") -> by
     """
     default = environment.get("UV_DEFAULT_INDEX") or usual or usual_index()
     if not default:
-        raise Failed(
-            "No index is known, and this host has no pip to ask. Set python_env_index_url."
-        )
+        raise Failed("No index is known, and this host has no pip to ask. Set fleet_index_url.")
     indexes = [*environment.get("UV_INDEX", "").split(), default]
     for index in indexes:
         url = _wheel_at(index, version, environment)

@@ -30,43 +30,43 @@ _RANGE = re.compile(r"(\d{4,5})-(\d{4,5})")
 
 def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared cluster."""
-    head = text_of(data, "ray_cluster_head")
+    head = text_of(data, "fleet_ray_head")
     if not head:
         return []
     problems = _check_head(data, head)
-    user = text_of(data, "ray_cluster_user")
+    user = text_of(data, "fleet_ray_user")
     if not user:
-        remedy = "Set ray_cluster_user to the user that Ray and its tasks run as"
-        problems.append(Problem("ray_cluster_user", None, "is missing", remedy))
+        remedy = "Set fleet_ray_user to the user that Ray and its tasks run as"
+        problems.append(Problem("fleet_ray_user", None, "is missing", remedy))
     if user and not USER_NAME.fullmatch(user):
         message = "is not a user name that Linux takes"
-        problems.append(Problem("ray_cluster_user", user, message, user_remedy(user)))
+        problems.append(Problem("fleet_ray_user", user, message, user_remedy(user)))
     elif user:
-        problems += known_user(data, "", data, "ray_cluster_user")
+        problems += known_user(data, "", data, "fleet_ray_user")
     problems += _check_addresses(data, head)
-    for index, name in texts_of(data, "ray_cluster_slices"):
-        problems += known(data, f"ray_cluster_slices[{index}]", name, "slice", "fleet_slices")
-    venv = text_of(data, "ray_cluster_venv")
+    for index, name in texts_of(data, "fleet_ray_slices"):
+        problems += known(data, f"fleet_ray_slices[{index}]", name, "slice", "fleet_slices")
+    venv = text_of(data, "fleet_ray_venv")
     if venv and not venv.startswith("/"):
-        problems += known(data, "ray_cluster_venv", venv, "venv", VENVS)
-    problems += check_code_of(data, "ray_cluster_venv", user, venv, VENVS)
-    uses = {"secrets": data.get("ray_cluster_secrets"), "slices": data.get("ray_cluster_slices")}
+        problems += known(data, "fleet_ray_venv", venv, "venv", VENVS)
+    problems += check_code_of(data, "fleet_ray_venv", user, venv, VENVS)
+    uses = {"secrets": data.get("fleet_ray_secrets"), "slices": data.get("fleet_ray_slices")}
     problems += check_uses(data, "ray_cluster", uses, user)
-    problems += absolute("", data, "ray_cluster_state_dir")
-    folder = text_of(data, "ray_cluster_state_dir")
+    problems += absolute("", data, "fleet_ray_state_dir")
+    folder = text_of(data, "fleet_ray_state_dir")
     if folder and len(folder) > _LONGEST_FOLDER:
         message = f"is longer than {_LONGEST_FOLDER} characters"
         remedy = "Use a shorter path, because Ray puts sockets into it"
-        problems.append(Problem("ray_cluster_state_dir", folder, message, remedy))
+        problems.append(Problem("fleet_ray_state_dir", folder, message, remedy))
     problems += own_venv(data, "ray_cluster")
-    for key in ("ray_cluster_port", "ray_cluster_dashboard_port", "ray_cluster_node_ports"):
+    for key in ("fleet_ray_port", "fleet_ray_dashboard_port", "fleet_ray_node_ports"):
         problems += check_port(data, "", key)
-    problems += check_memory(data, "", "ray_cluster_memory_max")
-    problems += _check_worker_ports(text_of(data, "ray_cluster_worker_ports"))
-    store = data.get("ray_cluster_object_store_mb")
+    problems += check_memory(data, "", "fleet_ray_memory_max")
+    problems += _check_worker_ports(text_of(data, "fleet_ray_worker_ports"))
+    store = data.get("fleet_ray_object_store_mb")
     if isinstance(store, int) and store != 0 and store < 75:
         remedy = "Use 75 or more, or 0 for Ray's default"
-        problems.append(Problem("ray_cluster_object_store_mb", store, "is too small", remedy))
+        problems.append(Problem("fleet_ray_object_store_mb", store, "is too small", remedy))
     return [
         Problem(_variable(problem.field), problem.value, problem.message, problem.remedy)
         for problem in problems
@@ -80,17 +80,15 @@ def _variable(field: str) -> str:
 
 def _check_head(data: Mapping[str, Any], head: str) -> list[Problem]:
     """Check that the head is a worker of a slice in the cluster; only the API knows how many."""
-    slices = [name for _index, name in texts_of(data, "ray_cluster_slices")]
+    slices = [name for _index, name in texts_of(data, "fleet_ray_slices")]
     names = slices or names_of(data, "fleet_slices")
-    if UNREADABLE in (data.get("ray_cluster_slices") or ()) or hides_a_name(
-        data.get("fleet_slices")
-    ):
+    if UNREADABLE in (data.get("fleet_ray_slices") or ()) or hides_a_name(data.get("fleet_slices")):
         return []
     if not names or any(re.fullmatch(rf"{re.escape(name)}(-w\d+)?", head) for name in names):
         return []
     remedy = did_you_mean(head, [*names, *(f"{name}-w0" for name in names)], "Name a worker")
     message = "is not a worker of a slice in the cluster"
-    return [Problem("ray_cluster_head", head, message, remedy)]
+    return [Problem("fleet_ray_head", head, message, remedy)]
 
 
 def _check_addresses(data: Mapping[str, Any], head: str) -> list[Problem]:
@@ -112,4 +110,4 @@ def _check_worker_ports(value: str | None) -> list[Problem]:
     if found and 1024 <= int(found[1]) <= int(found[2]) - 10 <= 65525:
         return []
     remedy = "Write the first and the last port, like 20600-20999, at least ten ports"
-    return [Problem("ray_cluster_worker_ports", value, "is not a range of ports", remedy)]
+    return [Problem("fleet_ray_worker_ports", value, "is not a range of ports", remedy)]

@@ -15,10 +15,8 @@ from ..whose import closed_to
 
 def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared boards."""
-    problems = check_service_entries(data, "tensorboard_server_boards") + own_venv(
-        data, "tensorboard_server"
-    )
-    for field, entry in entries(data, "tensorboard_server_boards"):
+    problems = check_service_entries(data, "fleet_boards") + own_venv(data, "tensorboard_server")
+    for field, entry in entries(data, "fleet_boards"):
         logs, user = entry.get("logs"), text_of(entry, "user")
         if not isinstance(logs, Mapping):
             continue

@@ -28,8 +28,8 @@ _SIGNAL = re.compile("(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
 
 def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared runs."""
-    problems = duplicates(data, "training_run_runs", "name", "Give each run its own name")
-    for field, entry in entries(data, "training_run_runs"):
+    problems = duplicates(data, "fleet_runs", "name", "Give each run its own name")
+    for field, entry in entries(data, "fleet_runs"):
         name = text_of(entry, "name")
         if name and not ENTRY_NAME.fullmatch(name):
             remedy = "Use at most 63 letters, digits, - and _, with a letter or digit first"

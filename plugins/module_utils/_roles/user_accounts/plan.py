@@ -167,7 +167,7 @@ class Step:
 
 def declared_problems(users: list[Any], groups: list[Any]) -> list[str]:
     """Return the problems of the declaration itself, on any host."""
-    data = {"user_accounts_users": users, "user_accounts_groups": groups}
+    data = {"fleet_users": users, "fleet_groups": groups}
     return [str(wrong) for wrong in check_user_accounts(data)]
 
 
@@ -251,7 +251,7 @@ def host_problems(users: list[User], groups: Mapping[str, int], host: Host) -> l
             )
     archives = 0
     for index, user in enumerate(users):
-        at = f"user_accounts_users[{index}]"
+        at = f"fleet_users[{index}]"
         account = host.accounts.get(user.name)
         if account is not None and account.uid < 1000:
             found.append(
@@ -272,18 +272,18 @@ def host_problems(users: list[User], groups: Mapping[str, int], host: Host) -> l
         if user.shell not in host.shells:
             found.append(
                 f"{at}.shell = {user.shell!r} is not a program of this host. "
-                "Install it (host_base_extra_packages) or declare another one."
+                "Install it (fleet_packages) or declare another one."
             )
         for group in user.groups:
             if group not in wanted_groups and group not in host.groups:
                 found.append(
                     f"{at}.groups names {group!r}, which is not a group of this host. "
-                    "Declare it in user_accounts_groups."
+                    "Declare it in fleet_groups."
                 )
     if archives > host.room:
         found.append(
             f"The homes to archive take {_size(archives)}, but only {_size(host.room)} are "
-            "free. Make room, set another folder in user_accounts_archive_dir, or set "
+            "free. Make room, set another folder in fleet_archive_dir, or set "
             "home_on_removal: keep."
         )
     return found

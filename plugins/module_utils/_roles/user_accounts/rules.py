@@ -22,7 +22,7 @@ from ..._schema.keys import (
 from ..._schema.refs import absolute, known, user_remedy
 
 HOME_MODE = re.compile("0?7[0145][0145]")
-USERS, GROUPS = "user_accounts_users", "user_accounts_groups"
+USERS, GROUPS = "fleet_users", "fleet_groups"
 # To remove a home that is one of these, or above one, would remove the system.
 _NO_HOMES = (
     *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/root", "/run", "/sbin"),
@@ -30,9 +30,9 @@ _NO_HOMES = (
 )
 # What belongs to a user, and the key that names the user.
 _BELONGS = (
-    ("training_run_runs", "user"),
-    ("python_env_venvs", "owner"),
-    ("code_checkout_trees", "owner"),
+    ("fleet_runs", "user"),
+    ("fleet_venvs", "owner"),
+    ("fleet_code", "owner"),
 )
 
 

@@ -116,16 +116,16 @@ class Shells:
             try:
                 return Path(url).read_bytes()
             except OSError as error:
-                raise Failed(f"user_shell_ohmyzsh_url = {url!r} cannot be read: {error}") from None
+                raise Failed(f"fleet_ohmyzsh_url = {url!r} cannot be read: {error}") from None
         for attempt in range(1, TRIES + 1):
             try:
                 data = self.fetch(url, MOST_BYTES + 1)
             except Exception as error:
                 if attempt == TRIES:
                     raise Failed(
-                        f"user_shell_ohmyzsh_url = {url!r} cannot be fetched: {error}. Set a "
+                        f"fleet_ohmyzsh_url = {url!r} cannot be fetched: {error}. Set a "
                         "mirror or a path on the host, or do not use oh-my-zsh (ohmyzsh: false "
-                        "in user_shell_people)"
+                        "in fleet_shells)"
                     ) from None
                 time.sleep(PAUSE)
             else:
@@ -143,14 +143,14 @@ class Shells:
             found = tree_id(trial)
             if found != tree:
                 raise Failed(
-                    f"The archive at user_shell_ohmyzsh_url has the tree {found}, not "
-                    f"user_shell_ohmyzsh_tree = {tree}. Nothing of it is used"
+                    f"The archive at fleet_ohmyzsh_url has the tree {found}, not "
+                    f"fleet_ohmyzsh_tree = {tree}. Nothing of it is used"
                 )
             if place.exists():
                 shutil.rmtree(str(place))
             trial.rename(place)
         except Unfit as error:
-            raise Failed(f"The archive at user_shell_ohmyzsh_url is unusable: {error}") from None
+            raise Failed(f"The archive at fleet_ohmyzsh_url is unusable: {error}") from None
         finally:
             shutil.rmtree(str(trial), ignore_errors=True)
 

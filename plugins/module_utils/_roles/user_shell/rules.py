@@ -13,20 +13,20 @@ from ..._schema.refs import known, known_user
 from ..._schema.values import COMMIT
 from ..git_access import address
 
-PEOPLE = "user_shell_people"
+PEOPLE = "fleet_shells"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]*")
 
 
 def check_user_shell(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared shells and dotfiles."""
     problems = list(_check_ids(data))
-    problems += _words(data, "user_shell_theme")
-    for key in ("user_shell_plugins", "user_shell_packages"):
+    problems += _words(data, "fleet_shell_theme")
+    for key in ("fleet_shell_plugins", "fleet_shell_packages"):
         problems += _lists(data, "", key)
-    editor = text_of(data, "user_shell_editor")
+    editor = text_of(data, "fleet_shell_editor")
     if editor and not re.fullmatch(r"[A-Za-z0-9_./+ -]+", editor):
         remedy = "Write the command, for example nvim or code --wait"
-        problems.append(Problem("user_shell_editor", editor, "is not a command", remedy))
+        problems.append(Problem("fleet_shell_editor", editor, "is not a command", remedy))
     seen: dict[tuple[str, str], str] = {}
     for field, entry in entries(data, PEOPLE):
         problems += known_user(data, field, entry, "user")
@@ -44,14 +44,14 @@ def check_user_shell(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_ids(data: Mapping[str, Any]) -> Iterable[Problem]:
-    for key in ("user_shell_ohmyzsh_commit", "user_shell_ohmyzsh_tree"):
+    for key in ("fleet_ohmyzsh_commit", "fleet_ohmyzsh_tree"):
         value = text_of(data, key)
         if value and not COMMIT.fullmatch(value):
             remedy = "Write all 40 digits, as git rev-parse COMMIT and COMMIT^{tree} print them"
             yield Problem(key, value, "is not a git object id", remedy)
-    if text_of(data, "user_shell_ohmyzsh_commit") and not text_of(data, "user_shell_ohmyzsh_tree"):
+    if text_of(data, "fleet_ohmyzsh_commit") and not text_of(data, "fleet_ohmyzsh_tree"):
         remedy = "Write what git rev-parse COMMIT^{tree} prints"
-        yield Problem("user_shell_ohmyzsh_tree", None, "is missing beside another commit", remedy)
+        yield Problem("fleet_ohmyzsh_tree", None, "is missing beside another commit", remedy)
 
 
 def _words(entry: Mapping[str, Any], key: str, prefix: str = "") -> Iterable[Problem]:

@@ -32,7 +32,7 @@ VARIABLES: dict[str, Any] = {
     ],
     "fleet_owner": "lab",
     "fleet_prune": "true",
-    "training_run_runs": [RUN],
+    "fleet_runs": [RUN],
     "team": "vision",
 }
 
@@ -126,7 +126,7 @@ def test_the_watcher_is_told_the_same_and_no_secret_of_runs() -> None:
         "fleet_state_dir": "/state",
         "fleet_ssh_user": "ubuntu",
         "fleet_ssh_public_key": "ssh-ed25519 AAAA",
-        "nfs_share_shares": [{"slice": "solo", "path": "/data"}],
+        "fleet_shares": [{"slice": "solo", "path": "/data"}],
     }
     variables = {**VARIABLES, **more}
     template = Templar(loader=DataLoader(), variables=variables).template

@@ -86,12 +86,12 @@ def test_all_problems_of_a_bad_file_are_told() -> None:
     result = run(
         fleet_slices=[twice, twice],
         fleet_allocations="unrestricted",
-        user_accounts_users="alice",
+        fleet_users="alice",
         fleet_slcies=[],
     )
     assert result["failed"]
     assert fields(result) == [
-        "user_accounts_users",
+        "fleet_users",
         "fleet_slices[1].name",
         "fleet_slices[0].accelerator_type",
         "fleet_slices[1].accelerator_type",
@@ -118,7 +118,7 @@ def test_what_only_a_worker_has_is_left_to_the_role() -> None:
 @pytest.mark.parametrize("user", ["root", "nobody-knows"])
 def test_the_environment_of_a_run_is_not_shown(user: str) -> None:
     entry = {"name": "r", "slices": [], "user": user, "command": "x", "env": {"TOKEN": "hush"}}
-    assert "hush" not in str(run(training_run_runs=[entry]))
+    assert "hush" not in str(run(fleet_runs=[entry]))
 
 
 def test_a_grant_that_is_over_is_a_warning() -> None:

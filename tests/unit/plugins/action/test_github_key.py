@@ -20,8 +20,8 @@ VARIABLES: dict[str, Any] = {
     "fleet_state_dir": "/state",
     "fleet_project": "p",
     "fleet_github_token": "",
-    "git_access_keys": [{"name": "work", "users": ["alice"], "private_key": "hush"}],
-    "user_accounts_users": [{"name": "alice", "slices": ["pair"], "password": "hush"}],
+    "fleet_git_keys": [{"name": "work", "users": ["alice"], "private_key": "hush"}],
+    "fleet_users": [{"name": "alice", "slices": ["pair"], "password": "hush"}],
     "groups": {"tpu": [*KNOWN]},
     "hostvars": mock.Mock(raw_get=KNOWN.get),
 }

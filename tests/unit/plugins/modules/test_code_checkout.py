@@ -129,9 +129,9 @@ def test_what_cannot_be_read_is_told_with_where_it_is_declared(
     apply.look()
     there = "there is no branch or tag mian in b. Did you mean main? There is main"
     assert apply.problems == [
-        f"code_checkout_trees[1] (two, /nonexistent/two): {me}: repo: git cannot read a as me: "
+        f"fleet_code[1] (two, /nonexistent/two): {me}: repo: git cannot read a as me: "
         "there is no such repository",
-        f"code_checkout_trees[2] (three, /nonexistent/three): {me}: version = 'mian': {there}",
+        f"fleet_code[2] (three, /nonexistent/three): {me}: version = 'mian': {there}",
     ]
 
 

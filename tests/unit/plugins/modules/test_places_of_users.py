@@ -247,8 +247,7 @@ def test_a_tree_in_the_way_stops_none_of_another(monkeypatch: pytest.MonkeyPatch
     apply.put()
     assert put == ["good"]
     assert apply.problems == [
-        "code_checkout_trees[0] (bad, /opt/tpu-fleet/code/bad): "
-        "the work took longer than its time limit"
+        "fleet_code[0] (bad, /opt/tpu-fleet/code/bad): the work took longer than its time limit"
     ]
 
 

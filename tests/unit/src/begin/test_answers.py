@@ -25,7 +25,7 @@ def test_a_project_stays_a_text(project: str, text: str) -> None:
 @pytest.mark.parametrize("command", ["a: b # c", "- x", '"', "'", "\n", "#", "ü", "\x1b[2J", "%x"])
 def test_any_command_is_read_as_it_was_said(command: str) -> None:
     data = data_of(Answers(accelerator_type="v4-8", zone="us-central2-b", command=command))
-    assert data["training_run_runs"][0]["command"] == command
+    assert data["fleet_runs"][0]["command"] == command
     assert "\x1b" not in fleet_file(Answers(command=command))
 
 
@@ -35,7 +35,7 @@ def test_any_command_is_read_as_it_was_said(command: str) -> None:
         ({"zone": "us-central2"}, "fleet_zone"),
         ({"project": "X"}, "fleet_project"),
         ({"accelerator_type": "v4-9", "zone": "us-central2-b"}, "fleet_slices[0].accelerator_type"),
-        ({"code": Code("c", folder="../missing")}, "code_checkout_trees[0].folder"),
+        ({"code": Code("c", folder="../missing")}, "fleet_code[0].folder"),
     ],
 )
 def test_the_rules_of_the_fleet_file_find_what_is_wrong(more: dict[str, Any], field: str) -> None:

@@ -139,15 +139,15 @@ def test_all_answers_of_a_person(run: Run) -> None:
             "on_grant_end": "delete",
         }
     ]
-    people = {user["name"]: user for user in data["user_accounts_users"]}
+    people = {user["name"]: user for user in data["fleet_users"]}
     assert list(people) == ["alice", "octocat", "cat"]
     assert people["octocat"]["keys"] == [f"{KEY} Octocat@github"]
     assert people["alice"]["keys"] == ["{{ fleet_ssh_public_key }}"]
-    assert data["python_env_venvs"][0]["requirements"] == "code/requirements.txt"
-    assert data["code_checkout_trees"][0]["folder"] == "../../code"
+    assert data["fleet_venvs"][0]["requirements"] == "code/requirements.txt"
+    assert data["fleet_code"][0]["folder"] == "../../code"
     assert "There is no t.py in" in result.output
-    assert data["training_run_runs"][0]["command"] == "python train.py"
-    assert data["training_run_runs"][0]["checkpoint_dir"] == "gs://lab/first"
+    assert data["fleet_runs"][0]["command"] == "python train.py"
+    assert data["fleet_runs"][0]["checkpoint_dir"] == "gs://lab/first"
     assert (people["alice"]["sudo"], "sudo" in people["cat"]) == ("all", False)
     assert "The grant ends on 2027-01-30; what still exists after it costs money" in result.output
     assert yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text()) == {
@@ -420,7 +420,7 @@ def test_keys_that_are_declined_are_not_taken(run: Run) -> None:
     more = ("us-central2-b", "--tier", "spot", "--type", "v4-8", "--user", "alice")
     result = run(*words, *more, answers=answers + "y\n")
     assert result.exit_code == 0, result.output
-    assert [user["name"] for user in variables_of(FLEET)["user_accounts_users"]] == ["alice"]
+    assert [user["name"] for user in variables_of(FLEET)["fleet_users"]] == ["alice"]
 
 
 @pytest.mark.parametrize("answer", ["no key at all", "ssh-ed25519 !!!", "ssh-ed25519", ""])
@@ -506,9 +506,7 @@ def test_the_files_of_any_answers_pass_the_check(run: Run, seed: int) -> None:
     assert result.exit_code == 0, result.output
     assert check(FLEET) == ""
     data = variables_of(FLEET)
-    assert all(
-        public_key(key) is None for u in data["user_accounts_users"][1:] for key in u["keys"]
-    )
+    assert all(public_key(key) is None for u in data["fleet_users"][1:] for key in u["keys"])
     schema = json.loads(SCHEMA.read_text())
     assert list(jsonschema.Draft7Validator(schema).iter_errors(data)) == []
     place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
@@ -554,8 +552,8 @@ def harmless(result: Result) -> dict[str, Any] | None:
         assert not any(mark in marks for mark in ("{{", "{%", "{#"))
     data = variables_of(FLEET)
     assert data.keys() <= {
-        *("fleet_allocations", "fleet_slices", "user_accounts_users", "python_env_venvs"),
-        *("code_checkout_trees", "training_run_runs"),
+        *("fleet_allocations", "fleet_slices", "fleet_users", "fleet_venvs"),
+        *("fleet_code", "fleet_runs"),
     }
     place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
     assert place.keys() <= {"plugin", "projects", "owner", "api_endpoint"}
@@ -577,7 +575,7 @@ def test_no_option_becomes_anything_but_a_text(run: Run, kind: str) -> None:
         data = harmless(run("lab", *options_of(command=more), "--yes"))
         refused = kind in ("template", "statement of a template", "no UTF-8")
         assert (data is None) is refused
-        assert data is None or data["training_run_runs"][0]["command"] == more
+        assert data is None or data["fleet_runs"][0]["command"] == more
 
 
 @every_kind
@@ -599,7 +597,7 @@ def test_keys_of_others_become_nothing_but_keys(
         home.mkdir(parents=True, exist_ok=True)
         (home / "id.pub").write_bytes(Path("key").read_bytes())
         data = harmless(run("lab", *options_of(), *words, "--yes"))
-        for user in data["user_accounts_users"] if data else ():
+        for user in data["fleet_users"] if data else ():
             for taken in user["keys"]:
                 ours = taken == "{{ fleet_ssh_public_key }}"
                 assert ours or (taken.startswith(KEY) and public_key(taken) is None)
@@ -650,7 +648,7 @@ def test_an_earlier_answer_is_changed(run: Run) -> None:
     (entry,) = data["fleet_allocations"]
     assert (str(entry["ends"]), entry["count"]) == ("2027-01-31", 3)
     assert data["fleet_slices"][0]["on_grant_end"] == "delete"
-    assert data["training_run_runs"][0]["command"] == "sleep 2"
+    assert data["fleet_runs"][0]["command"] == "sleep 2"
     # What is repeated is not shown once more.
     assert result.output.count("Project id") == 1
     assert result.output.count("Step 1 of 4") == 1
@@ -754,7 +752,7 @@ def test_nothing_is_broken_within_a_word(run: Run, monkeypatch: pytest.MonkeyPat
 def test_a_key_of_another_person_can_be_pasted(run: Run, said: str, people: dict[str, str]) -> None:
     result = run("lab", "--local", "--yes", "--user", "alice", "--people", said)
     assert result.exit_code == 0, result.output
-    users = variables_of(FLEET)["user_accounts_users"]
+    users = variables_of(FLEET)["fleet_users"]
     assert {user["name"]: user["keys"][0] for user in users[1:]} == people
     assert [user.get("sudo") for user in users] == ["all", *[None] * len(people)]
 
@@ -816,7 +814,7 @@ def test_what_is_no_address_of_a_repository(run: Run, code: str, reason: str) ->
 
 def test_the_example_is_copied_and_belongs_to_the_user(run: Run) -> None:
     result = run("lab", "--local", "--yes")
-    assert variables_of(FLEET)["code_checkout_trees"] == [
+    assert variables_of(FLEET)["fleet_code"] == [
         {"name": "example", "owner": "root", "folder": "../example"}
     ]
     copied = {path.name for path in Path("lab/example").iterdir()}
@@ -829,7 +827,7 @@ def test_the_example_is_copied_and_belongs_to_the_user(run: Run) -> None:
 
 def test_a_repository_is_read_with_the_keys_of_the_author(run: Run) -> None:
     run("lab", *options_of(code="git@github.com:lab/private.git"), "--yes")
-    assert variables_of(FLEET)["code_checkout_trees"][0]["owner"] == "alice"
+    assert variables_of(FLEET)["fleet_code"][0]["owner"] == "alice"
 
 
 def test_what_comes_next_logs_gcloud_and_programs_in(run: Run) -> None:

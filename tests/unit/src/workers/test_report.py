@@ -16,7 +16,7 @@ def applied(report: Report, host: str, status: str = "ok", **more: Any) -> None:
             "status": status,
             "counts": {"ok": 5, "changed": 2},
             "roles": ["user_shell"],
-            "reasons": ["user_shell: user_shell_theme changed"],
+            "reasons": ["user_shell: fleet_shell_theme changed"],
             "problem": "",
             "seconds": 3.1,
             **more,

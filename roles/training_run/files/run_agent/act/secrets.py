@@ -27,7 +27,7 @@ def gather(config: Config) -> dict[str, str]:
     if not program.exists():
         raise CannotGet(
             f"the sets of secrets {', '.join(config.secrets)} are not on this host; "
-            "declare them in env_secrets_sets and configure the host"
+            "declare them in fleet_secrets and configure the host"
         )
     try:
         done = subprocess.run(

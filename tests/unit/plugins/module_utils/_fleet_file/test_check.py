@@ -16,9 +16,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema import values as rules
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNREADABLE, Problem
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
-ROLES = role_keys(role_options())
+ROLES = role_keys(fleet_options())
 
 
 def check_fleet(data: dict[str, Any]) -> list[Problem]:
@@ -84,17 +84,17 @@ def fleet(**changes: Any) -> dict[str, Any]:
                 "valid_for": "2d",
             },
         ],
-        "user_accounts_users": [
+        "fleet_users": [
             {"name": "alice", "uid": 2001, "keys": [KEY], "sudo": "all"},
             {"name": "bob", "uid": 2002, "sudo": ["/usr/bin/apt-get"], "shell": "/bin/bash"},
         ],
-        "user_accounts_groups": [{"name": "lab", "gid": 3000}],
-        "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax", "python": "3.11"}],
-        "code_checkout_trees": [
+        "fleet_groups": [{"name": "lab", "gid": 3000}],
+        "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax", "python": "3.11"}],
+        "fleet_code": [
             {"name": "app", "owner": "root", "folder": "examples"},
             {"name": "lib", "owner": "alice", "repo": "https://example.org/x", "version": "v1"},
         ],
-        "training_run_runs": [
+        "fleet_runs": [
             {
                 "name": "digits",
                 "slices": ["solo", "pair"],
@@ -111,7 +111,7 @@ def fleet(**changes: Any) -> dict[str, Any]:
 
 def slice_with(**fields: Any) -> dict[str, Any]:
     entry = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b", **fields}
-    return fleet(fleet_slices=[entry], training_run_runs=[])
+    return fleet(fleet_slices=[entry], fleet_runs=[])
 
 
 PLACES: dict[str, Any] = {"zone": None, "zones": ["us-east1-d", "europe-west4-a"]}
@@ -139,25 +139,23 @@ def granted(*slices: dict[str, Any], chips: int = 8) -> dict[str, Any]:
         {"name": f"s{i}", "accelerator_type": "v4-8", "zone": "us-central2-b", **entry}
         for i, entry in enumerate(slices)
     ]
-    return fleet(
-        fleet_slices=named, fleet_allocations=[{**GRANT, "chips": chips}], training_run_runs=[]
-    )
+    return fleet(fleet_slices=named, fleet_allocations=[{**GRANT, "chips": chips}], fleet_runs=[])
 
 
 def user_with(**fields: Any) -> dict[str, Any]:
     entry = {"name": "alice", "uid": 2001, **fields}
-    return fleet(user_accounts_users=[entry], training_run_runs=[], code_checkout_trees=[])
+    return fleet(fleet_users=[entry], fleet_runs=[], fleet_code=[])
 
 
 def test_there_are_no_passwords_and_none_is_shown() -> None:
     (problem,) = check_fleet(user_with(password="evil"))
-    assert problem.field == "user_accounts_users[0].password"
+    assert problem.field == "fleet_users[0].password"
     assert "there are no passwords: ssh keys open the machines" in str(problem)
     assert "evil" not in str(problem)
 
 
 def run_with(**fields: Any) -> dict[str, Any]:
-    return fleet(training_run_runs=[{**fleet()["training_run_runs"][0], **fields}])
+    return fleet(fleet_runs=[{**fleet()["fleet_runs"][0], **fields}])
 
 
 @pytest.mark.parametrize(
@@ -361,57 +359,57 @@ TABLE = [
     ),
     (fleet(fleet_prices=[{**PRICE, "generation": None}]), "fleet_prices[0]", None, "neither"),
     # Users.
-    (user_with(name="Alice"), "user_accounts_users[0].name", "Alice", "Linux"),
-    (user_with(name="1st"), "user_accounts_users[0].name", "1st", "Linux"),
-    (user_with(name="a.b"), "user_accounts_users[0].name", "a.b", "Linux"),
-    (user_with(name="a" * 33), "user_accounts_users[0].name", "a" * 33, "32"),
+    (user_with(name="Alice"), "fleet_users[0].name", "Alice", "Linux"),
+    (user_with(name="1st"), "fleet_users[0].name", "1st", "Linux"),
+    (user_with(name="a.b"), "fleet_users[0].name", "a.b", "Linux"),
+    (user_with(name="a" * 33), "fleet_users[0].name", "a" * 33, "32"),
     (
         user_with(name="daemon"),
-        "user_accounts_users[0].name",
+        "fleet_users[0].name",
         "daemon",
         "such as that of the person",
     ),
-    (user_with(name="root"), "user_accounts_users[0].name", "root", "belongs to the system"),
-    (user_with(name="ubuntu"), "user_accounts_users[0].name", "ubuntu", "who Ansible logs in as"),
-    (user_with(name="debian"), "user_accounts_users[0].name", "debian", "account of the image"),
-    (user_with(uid="2001"), "user_accounts_users[0].uid", "2001", "whole number"),
-    (user_with(uid=True), "user_accounts_users[0].uid", True, "whole number"),
-    (user_with(uid=10), "user_accounts_users[0].uid", 10, "1000"),
-    (user_with(uid=None), "user_accounts_users[0].uid", None, "is missing"),
-    (user_with(keys=KEY), "user_accounts_users[0].keys", KEY, "must be a list"),
-    (user_with(keys=[KEY[:40]]), "user_accounts_users[0].keys[0]", KEY[:40], "cut"),
-    (user_with(keys=["hello"]), "user_accounts_users[0].keys[0]", "hello", ".pub"),
-    (user_with(sudo="maybe"), "user_accounts_users[0].sudo", "maybe", "none, all"),
-    (user_with(sudo=["apt"]), "user_accounts_users[0].sudo[0]", "apt", "whole path"),
-    (user_with(**{"shell": "zsh"}), "user_accounts_users[0].shell", "zsh", "whole path"),
+    (user_with(name="root"), "fleet_users[0].name", "root", "belongs to the system"),
+    (user_with(name="ubuntu"), "fleet_users[0].name", "ubuntu", "who Ansible logs in as"),
+    (user_with(name="debian"), "fleet_users[0].name", "debian", "account of the image"),
+    (user_with(uid="2001"), "fleet_users[0].uid", "2001", "whole number"),
+    (user_with(uid=True), "fleet_users[0].uid", True, "whole number"),
+    (user_with(uid=10), "fleet_users[0].uid", 10, "1000"),
+    (user_with(uid=None), "fleet_users[0].uid", None, "is missing"),
+    (user_with(keys=KEY), "fleet_users[0].keys", KEY, "must be a list"),
+    (user_with(keys=[KEY[:40]]), "fleet_users[0].keys[0]", KEY[:40], "cut"),
+    (user_with(keys=["hello"]), "fleet_users[0].keys[0]", "hello", ".pub"),
+    (user_with(sudo="maybe"), "fleet_users[0].sudo", "maybe", "none, all"),
+    (user_with(sudo=["apt"]), "fleet_users[0].sudo[0]", "apt", "whole path"),
+    (user_with(**{"shell": "zsh"}), "fleet_users[0].shell", "zsh", "whole path"),
     # Venvs and trees.
     (
-        fleet(python_env_venvs=[{"name": "jax", "path": "/v", "python": 3.1}]),
-        "python_env_venvs[0].python",
+        fleet(fleet_venvs=[{"name": "jax", "path": "/v", "python": 3.1}]),
+        "fleet_venvs[0].python",
         3.1,
         "quotes",
     ),
     (
-        fleet(code_checkout_trees=[{"name": "app", "owner": "root"}]),
-        "code_checkout_trees[0]",
+        fleet(fleet_code=[{"name": "app", "owner": "root"}]),
+        "fleet_code[0]",
         "app",
         "neither repo nor folder",
     ),
     (
-        fleet(code_checkout_trees=[{"name": "app", "owner": "root", "repo": "/x", "folder": "y"}]),
-        "code_checkout_trees[0]",
+        fleet(fleet_code=[{"name": "app", "owner": "root", "repo": "/x", "folder": "y"}]),
+        "fleet_code[0]",
         "app",
         "both repo and folder",
     ),
     (
-        fleet(python_env_venvs=[{"name": "jax", "path": "/v", "python": "3.19"}]),
-        "python_env_venvs[0].python",
+        fleet(fleet_venvs=[{"name": "jax", "path": "/v", "python": "3.19"}]),
+        "fleet_venvs[0].python",
         "3.19",
         "is not an available Python. Use 3.8 to 3.15",
     ),
     (
-        fleet(python_env_venvs=[{"name": "jax", "path": "/v", "packages": "numpy"}]),
-        "python_env_venvs[0].packages",
+        fleet(fleet_venvs=[{"name": "jax", "path": "/v", "packages": "numpy"}]),
+        "fleet_venvs[0].packages",
         "numpy",
         "must be a list, not a text. Write it as a list: [a, b]",
     ),
@@ -422,11 +420,11 @@ TABLE = [
         "is not a whole path",
     ),
     # Runs.
-    (run_with(name="my run"), "training_run_runs[0].name", "my run", "name for a run"),
-    (run_with(slices=["sole"]), "training_run_runs[0].slices[0]", "sole", "Did you mean solo"),
+    (run_with(name="my run"), "fleet_runs[0].name", "my run", "name for a run"),
+    (run_with(slices=["sole"]), "fleet_runs[0].slices[0]", "sole", "Did you mean solo"),
     (
         run_with(multislice=True, slices=["solo"]),
-        "training_run_runs[0].multislice",
+        "fleet_runs[0].multislice",
         True,
         "needs several slices",
     ),
@@ -439,28 +437,28 @@ TABLE = [
         2,
         "is not one of the 2 workers",
     ),
-    (run_with(slices="solo"), "training_run_runs[0].slices", "solo", "must be a list"),
-    (run_with(user="alicia"), "training_run_runs[0].user", "alicia", "Did you mean alice"),
-    (run_with(venv="torch"), "training_run_runs[0].venv", "torch", "python_env_venvs"),
-    (run_with(code="ap"), "training_run_runs[0].code", "ap", "Did you mean app"),
-    (run_with(command=""), "training_run_runs[0].command", None, "is missing"),
-    (run_with(env={"A B": "1"}), "training_run_runs[0].env.A B", None, "environment"),
-    (run_with(retries=-1), "training_run_runs[0].retries", -1, "below zero"),
-    (run_with(hang_seconds=-1), "training_run_runs[0].hang_seconds", -1, "below zero"),
-    (run_with(step_pattern="step ("), "training_run_runs[0].step_pattern", "step (", "regular"),
-    (run_with(step_pattern="step"), "training_run_runs[0].step_pattern", "step", "0 groups"),
-    (run_with(stop_signal="KILL"), "training_run_runs[0].stop_signal", "KILL", "signal"),
-    (run_with(checkpoint_signal="USR3"), "training_run_runs[0].checkpoint_signal", "USR3", "SIGU"),
+    (run_with(slices="solo"), "fleet_runs[0].slices", "solo", "must be a list"),
+    (run_with(user="alicia"), "fleet_runs[0].user", "alicia", "Did you mean alice"),
+    (run_with(venv="torch"), "fleet_runs[0].venv", "torch", "fleet_venvs"),
+    (run_with(code="ap"), "fleet_runs[0].code", "ap", "Did you mean app"),
+    (run_with(command=""), "fleet_runs[0].command", None, "is missing"),
+    (run_with(env={"A B": "1"}), "fleet_runs[0].env.A B", None, "environment"),
+    (run_with(retries=-1), "fleet_runs[0].retries", -1, "below zero"),
+    (run_with(hang_seconds=-1), "fleet_runs[0].hang_seconds", -1, "below zero"),
+    (run_with(step_pattern="step ("), "fleet_runs[0].step_pattern", "step (", "regular"),
+    (run_with(step_pattern="step"), "fleet_runs[0].step_pattern", "step", "0 groups"),
+    (run_with(stop_signal="KILL"), "fleet_runs[0].stop_signal", "KILL", "signal"),
+    (run_with(checkpoint_signal="USR3"), "fleet_runs[0].checkpoint_signal", "USR3", "SIGU"),
     (
         run_with(no_retry_exit_codes=[1, 0]),
-        "training_run_runs[0].no_retry_exit_codes[1]",
+        "fleet_runs[0].no_retry_exit_codes[1]",
         0,
         "1 to 255",
     ),
-    (run_with(needs_tpu="auto"), "training_run_runs[0].needs_tpu", "auto", "true or false"),
-    (run_with(comand="x"), "training_run_runs[0].comand", "x", "Did you mean command"),
+    (run_with(needs_tpu="auto"), "fleet_runs[0].needs_tpu", "auto", "true or false"),
+    (run_with(comand="x"), "fleet_runs[0].comand", "x", "Did you mean command"),
     # What other tools call a key.
-    (run_with(script="x"), "training_run_runs[0].script", "x", "Did you mean command"),
+    (run_with(script="x"), "fleet_runs[0].script", "x", "Did you mean command"),
     (
         fleet(fleet_allocations=[{**GRANT, "until": "2026-12-20"}]),
         "fleet_allocations[0].until",
@@ -510,11 +508,11 @@ def test_one_thing_wrong(data: dict[str, Any], field: str, value: Any, words: st
     ("variable", "key"),
     [
         ("fleet_slices", "name"),
-        ("user_accounts_users", "name"),
-        ("user_accounts_users", "uid"),
-        ("python_env_venvs", "name"),
-        ("code_checkout_trees", "name"),
-        ("training_run_runs", "name"),
+        ("fleet_users", "name"),
+        ("fleet_users", "uid"),
+        ("fleet_venvs", "name"),
+        ("fleet_code", "name"),
+        ("fleet_runs", "name"),
     ],
 )
 def test_what_must_be_unique(variable: str, key: str) -> None:
@@ -535,7 +533,7 @@ def test_everything_is_reported_at_once() -> None:
     data = fleet(
         fleet_zone="x",
         fleet_slices=[{"name": "A"}, "oops", {"name": "A", "accelerator_type": "v4-8"}],
-        user_accounts_users=[{"name": "Bob", "uid": 1}],
+        fleet_users=[{"name": "Bob", "uid": 1}],
     )
     fields = {problem.field for problem in check_fleet(data)}
     assert {
@@ -544,10 +542,10 @@ def test_everything_is_reported_at_once() -> None:
         "fleet_slices[0].name",
         "fleet_slices[1]",
         "fleet_slices[2].name",
-        "user_accounts_users[0].name",
-        "user_accounts_users[0].uid",
-        "training_run_runs[0].user",
-        "training_run_runs[0].slices[0]",
+        "fleet_users[0].name",
+        "fleet_users[0].uid",
+        "fleet_runs[0].user",
+        "fleet_runs[0].slices[0]",
     } <= fields
 
 
@@ -627,20 +625,20 @@ OWN = (
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("user_account_users", "user_accounts_users"),
-        ("user_accounts_user", "user_accounts_users"),
-        ("users_accounts_users", "user_accounts_users"),
-        ("user_acounts_usres", "user_accounts_users"),
-        ("user_accounts", "user_accounts_users"),
-        ("training_runs", "training_run_runs"),
-        ("trainig_run_runs", "training_run_runs"),
-        ("python_envs", "python_env_venvs"),
-        ("python_env_venv", "python_env_venvs"),
-        ("host_base_packges", "host_base_packages"),
+        ("user_account_users", "fleet_users"),
+        ("user_accounts_user", "fleet_users"),
+        ("users_accounts_users", "fleet_users"),
+        ("user_acounts_usres", "fleet_users"),
+        ("user_accounts", "fleet_users"),
+        ("training_runs", "fleet_runs"),
+        ("trainig_run_runs", "fleet_runs"),
+        ("python_envs", "fleet_venvs"),
+        ("python_env_venv", "fleet_venvs"),
+        ("host_base_packges", "fleet_base_packages"),
         ("fleet_slice", "fleet_slices"),
         ("fleet_alocations", "fleet_allocations"),
         ("fleet_ownr", "fleet_owner"),
-        ("code_checkouts", "code_checkout_trees"),
+        ("code_checkouts", "fleet_code"),
         *((name, None) for name in OWN),
     ],
 )
@@ -664,24 +662,24 @@ def test_our_own_variables_are_not_misspelt() -> None:
 
 
 def test_all_that_names_a_removed_slice_is_told_at_once() -> None:
-    run = fleet()["training_run_runs"][0]
+    run = fleet()["fleet_runs"][0]
     solo = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}
     disk = {"name": "data", "size_gb": 10, "zone": "us-central2-b", "slices": ["pair"]}
     wanted = fleet(
         fleet_slices=[solo],
         fleet_disks=[disk],
-        training_run_runs=[run, {**run, "name": "alone", "slices": ["pair"]}],
-        nfs_share_shares=[{"name": "home", "path": "/srv/x", "slice": "pair", "slices": ["solo"]}],
+        fleet_runs=[run, {**run, "name": "alone", "slices": ["pair"]}],
+        fleet_shares=[{"name": "home", "path": "/srv/x", "slice": "pair", "slices": ["solo"]}],
     )
     told = [str(problem) for problem in check_fleet_file(wanted, {}) if problem.value == "pair"]
     assert told == [
         "fleet_disks[0].slices[0] = 'pair': is not a slice of this fleet file, and 4 places name "
-        "it. If it is to go, remove nfs_share_shares[0] (home), training_run_runs[1] (alone), "
+        "it. If it is to go, remove fleet_shares[0] (home), fleet_runs[1] (alone), "
         "which are for it alone, and take its name out of fleet_disks[0].slices[0] (data), "
-        "training_run_runs[0].slices[1] (digits); else declare it in "
+        "fleet_runs[0].slices[1] (digits); else declare it in "
         "fleet_slices."
     ]
     # One place alone is more likely a misspelling.
     slices = ["solo", "sola"]
-    [told] = map(str, check_fleet_file(fleet(training_run_runs=[{**run, "slices": slices}]), {}))
+    [told] = map(str, check_fleet_file(fleet(fleet_runs=[{**run, "slices": slices}]), {}))
     assert told.endswith("is not a slice of this fleet file. Did you mean solo?")

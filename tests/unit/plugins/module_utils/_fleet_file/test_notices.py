@@ -36,8 +36,8 @@ def test_a_wrong_grant_is_left_to_the_check(wrong: Any) -> None:
 @pytest.mark.parametrize("tier", ["spot", "preemptible", "best_effort"])
 @pytest.mark.parametrize("folder", [{}, {"checkpoint_dir": "/home/matt/ck"}])
 def test_checkpoints_that_a_preemption_deletes(tier: str, folder: dict[str, str]) -> None:
-    (line,) = told(fleet_slices=[{**SPOT, "tier": tier}], training_run_runs=[{**RUN, **folder}])
-    assert line.startswith("training_run_runs[0].checkpoint_dir: run lr3 keeps its checkpoints in")
+    (line,) = told(fleet_slices=[{**SPOT, "tier": tier}], fleet_runs=[{**RUN, **folder}])
+    assert line.startswith("fleet_runs[0].checkpoint_dir: run lr3 keeps its checkpoints in")
     assert folder.get("checkpoint_dir", "/var/lib/tpu-fleet/checkpoints/lr3") in line
     assert f"on the boot disk of a ({tier})" in line
     assert "gs://BUCKET/FOLDER" in line
@@ -53,48 +53,48 @@ BUCKET = {"bucket": "lab", "path": "/mnt/lab"}
         ({"checkpoint_dir": "gs://lab/lr3"}, {}),
         ({"checkpoint_dir": ""}, {}),  # says that there are none
         ({"slices": ["b"]}, {}),
-        ({"checkpoint_dir": "/mnt/d/lr3"}, {"data_disk_disks": [DISK]}),
-        ({"checkpoint_dir": "/mnt/d"}, {"data_disk_disks": [{**DISK, "slices": ["a"]}]}),
-        ({}, {"data_disk_disks": [{**DISK, "mount": "/var/lib/tpu-fleet"}]}),
-        ({"checkpoint_dir": "/mnt/lab/lr3"}, {"bucket_mount_buckets": [BUCKET]}),
+        ({"checkpoint_dir": "/mnt/d/lr3"}, {"fleet_disk_mounts": [DISK]}),
+        ({"checkpoint_dir": "/mnt/d"}, {"fleet_disk_mounts": [{**DISK, "slices": ["a"]}]}),
+        ({}, {"fleet_disk_mounts": [{**DISK, "mount": "/var/lib/tpu-fleet"}]}),
+        ({"checkpoint_dir": "/mnt/lab/lr3"}, {"fleet_buckets": [BUCKET]}),
         (
             {"checkpoint_dir": "/share/lr3"},
-            {"nfs_share_shares": [{"name": "s", "path": "/share", "server": "10.0.0.9"}]},
+            {"fleet_shares": [{"name": "s", "path": "/share", "server": "10.0.0.9"}]},
         ),
         (
             {"checkpoint_dir": "/share/lr3"},
-            {"nfs_share_shares": [{"name": "s", "path": "/share", "slice": "b"}]},
+            {"fleet_shares": [{"name": "s", "path": "/share", "slice": "b"}]},
         ),
         (
             {"checkpoint_dir": "/share/lr3"},
             {
-                "nfs_share_shares": [
+                "fleet_shares": [
                     {"name": "s", "path": "/share", "export_path": "/mnt/d/s", "slice": "a"}
                 ],
-                "data_disk_disks": [DISK],
+                "fleet_disk_mounts": [DISK],
             },
         ),
     ],
 )
 def test_checkpoints_that_stay(run: dict[str, Any], more: dict[str, Any]) -> None:
-    assert told(fleet_slices=[SPOT, STEADY], training_run_runs=[{**RUN, **run}], **more) == []
+    assert told(fleet_slices=[SPOT, STEADY], fleet_runs=[{**RUN, **run}], **more) == []
 
 
 @pytest.mark.parametrize(
     ("run", "more"),
     [
         # A disk of another slice, a folder beside the mount, a share on a spot slice's boot disk.
-        ({"checkpoint_dir": "/mnt/d/x"}, {"data_disk_disks": [{**DISK, "slices": ["b"]}]}),
-        ({"checkpoint_dir": "/mnt/data"}, {"data_disk_disks": [DISK]}),
+        ({"checkpoint_dir": "/mnt/d/x"}, {"fleet_disk_mounts": [{**DISK, "slices": ["b"]}]}),
+        ({"checkpoint_dir": "/mnt/data"}, {"fleet_disk_mounts": [DISK]}),
         (
             {"checkpoint_dir": "/share/x", "slices": ["b"]},
-            {"nfs_share_shares": [{"name": "s", "path": "/share", "slice": "a"}]},
+            {"fleet_shares": [{"name": "s", "path": "/share", "slice": "a"}]},
         ),
         ({"slices": []}, {}),
     ],
 )
 def test_checkpoints_that_only_seem_to_stay(run: dict[str, Any], more: dict[str, Any]) -> None:
-    found = told(fleet_slices=[SPOT, STEADY], training_run_runs=[{**RUN, **run}], **more)
+    found = told(fleet_slices=[SPOT, STEADY], fleet_runs=[{**RUN, **run}], **more)
     assert len(found) == 1
     assert "on the boot disk of a (spot)" in found[0]
 
@@ -127,7 +127,7 @@ COMPUTE = {"name": "c", "machine_type": "ct6e-standard-8t", "zone": "us-central2
 def test_people_beside_the_default_account(
     slices: list[dict[str, Any]], users: list[dict[str, Any]], fields: list[str]
 ) -> None:
-    found = told(fleet_slices=slices, user_accounts_users=users)
+    found = told(fleet_slices=slices, fleet_users=users)
     assert [line for line in found if not line.startswith(tuple(fields) or "-")] == []
     assert len(found) == len(fields)
     assert all("alice" in line and "fleet_service_account" in line for line in found)
@@ -135,8 +135,8 @@ def test_people_beside_the_default_account(
 
 def test_a_bucket_for_which_a_machine_gets_no_token() -> None:
     run = {**RUN, "slices": ["c"], "checkpoint_dir": "gs://lab/x"}
-    (line,) = told(fleet_slices=[COMPUTE], training_run_runs=[run])
-    assert line.startswith("training_run_runs[0].checkpoint_dir: run lr3 keeps its checkpoints in")
+    (line,) = told(fleet_slices=[COMPUTE], fleet_runs=[run])
+    assert line.startswith("fleet_runs[0].checkpoint_dir: run lr3 keeps its checkpoints in")
     assert "c has no service account on Compute Engine" in line
-    assert told(fleet_slices=[{**COMPUTE, "service_account": OWN}], training_run_runs=[run]) == []
-    assert told(fleet_slices=[STEADY], training_run_runs=[{**run, "slices": ["b"]}]) == []
+    assert told(fleet_slices=[{**COMPUTE, "service_account": OWN}], fleet_runs=[run]) == []
+    assert told(fleet_slices=[STEADY], fleet_runs=[{**run, "slices": ["b"]}]) == []

@@ -204,8 +204,8 @@ def test_a_machine_type_and_its_topology_are_an_accelerator_type() -> None:
 
 SELF = {"fleet_self_setup": {"bucket": "lab/fleet"}}
 SHARE = {"fleet_self_setup": {"server": "10.0.0.9", "export_path": "/x", "folder": "/mnt/x"}}
-SECRETS = {"env_secrets_sets": [{"name": "s", "google_secrets": {"A": "a"}}]}
-BUCKETS = {"bucket_mount_buckets": [{"bucket": "lab", "path": "/mnt/lab"}]}
+SECRETS = {"fleet_secrets": [{"name": "s", "google_secrets": {"A": "a"}}]}
+BUCKETS = {"fleet_buckets": [{"bucket": "lab", "path": "/mnt/lab"}]}
 PUBLIC = {"bucket": "lab", "path": "/mnt/lab", "options": {"anonymous-access": True}}
 
 
@@ -213,22 +213,22 @@ PUBLIC = {"bucket": "lab", "path": "/mnt/lab", "options": {"anonymous-access": T
     ("slice_", "more", "named"),
     [
         ({"self_setup": True}, SELF, "self_setup"),
-        ({}, SECRETS, "env_secrets_sets[0].google_secrets"),
-        ({}, BUCKETS, "bucket_mount_buckets[0]"),
+        ({}, SECRETS, "fleet_secrets[0].google_secrets"),
+        ({}, BUCKETS, "fleet_buckets[0]"),
         # Nothing there reads as the account.
         ({}, SELF, ""),
         ({"self_setup": True}, SHARE, ""),
-        ({}, {"bucket_mount_buckets": [PUBLIC]}, ""),
+        ({}, {"fleet_buckets": [PUBLIC]}, ""),
         (
             {},
-            {"bucket_mount_buckets": [{**BUCKETS["bucket_mount_buckets"][0], "slices": ["x"]}]},
+            {"fleet_buckets": [{**BUCKETS["fleet_buckets"][0], "slices": ["x"]}]},
             "",
         ),
-        ({}, {"env_secrets_sets": [{"name": "s", "variables": {"A": "a"}}]}, ""),
+        ({}, {"fleet_secrets": [{"name": "s", "variables": {"A": "a"}}]}, ""),
         # There is one.
         ({"service_account": "me@p.iam.gserviceaccount.com"}, SECRETS, ""),
         ({"api": "tpu"}, SECRETS, ""),
-        ({}, {"fleet_self_setup": 7, "env_secrets_sets": "x"}, ""),
+        ({}, {"fleet_self_setup": 7, "fleet_secrets": "x"}, ""),
     ],
 )
 def test_what_reads_as_an_account_needs_one(

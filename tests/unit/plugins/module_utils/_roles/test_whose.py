@@ -11,16 +11,16 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNRE
 FLEET: dict[str, Any] = {
     "fleet_slices": [{"name": "pair"}],
     "fleet_ssh_user": "ubuntu",
-    "user_accounts_users": [
+    "fleet_users": [
         {"name": "alice", "uid": 2001},
         {"name": "bob", "uid": 2002, "home": "/srv/bob"},
     ],
-    "python_env_venvs": [
+    "fleet_venvs": [
         {"name": "roots", "path": "/opt/venvs/roots"},
         {"name": "alices", "path": "/opt/alices", "owner": "alice"},
         {"name": "hidden", "path": "/opt/hidden", "owner": UNREADABLE},
     ],
-    "code_checkout_trees": [
+    "fleet_code": [
         {"name": "tool", "owner": "root", "folder": "/x", "dest": "/opt/tool"},
         {"name": "toy", "owner": "alice", "folder": "/x", "dest": "/opt/code/toy"},
     ],
@@ -39,28 +39,28 @@ def refused(**data: Any) -> list[str]:
 # What runs code: a user, an environment and a tree, with the fields for the two.
 def run(user: str, venv: str, code: str) -> tuple[dict[str, Any], str, str]:
     entry = {"name": "r", "command": "x", "user": user, "venv": venv, "code": code}
-    where = "training_run_runs[0]"
-    return {"training_run_runs": [entry]}, f"{where}.venv", f"{where}.code"
+    where = "fleet_runs[0]"
+    return {"fleet_runs": [entry]}, f"{where}.venv", f"{where}.code"
 
 
 def notebook(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
     entry = {"name": "n", "user": user, "venv": venv, "port": 8888}
-    return {"notebook_server_notebooks": [entry]}, "notebook_server_notebooks[0].venv", ""
+    return {"fleet_notebooks": [entry]}, "fleet_notebooks[0].venv", ""
 
 
 def kernel(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
     entry = {"name": "n", "user": user, "kernels": [venv], "port": 8888}
-    return {"notebook_server_notebooks": [entry]}, "notebook_server_notebooks[0].kernels[0]", ""
+    return {"fleet_notebooks": [entry]}, "fleet_notebooks[0].kernels[0]", ""
 
 
 def board(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
     entry = {"name": "b", "user": user, "venv": venv, "port": 6006, "logs": {"x": "/x"}}
-    return {"tensorboard_server_boards": [entry]}, "tensorboard_server_boards[0].venv", ""
+    return {"fleet_boards": [entry]}, "fleet_boards[0].venv", ""
 
 
 def ray(user: str, venv: str, _code: str) -> tuple[dict[str, Any], str, str]:
-    data = {"ray_cluster_head": "pair-w0", "ray_cluster_user": user, "ray_cluster_venv": venv}
-    return data, "ray_cluster_venv", ""
+    data = {"fleet_ray_head": "pair-w0", "fleet_ray_user": user, "fleet_ray_venv": venv}
+    return data, "fleet_ray_venv", ""
 
 
 RUNNERS = [run, notebook, kernel, board, ray]
@@ -124,8 +124,8 @@ def test_code(user: str, code: str, is_refused: bool) -> None:
 def test_what_is_installed_into_an_environment(
     owner: str, more: dict[str, Any], fields: list[str]
 ) -> None:
-    venvs = [*FLEET["python_env_venvs"], {"name": "new", "path": "/opt/n", "owner": owner, **more}]
-    assert refused(python_env_venvs=venvs) == [f"python_env_venvs[3]{field}" for field in fields]
+    venvs = [*FLEET["fleet_venvs"], {"name": "new", "path": "/opt/n", "owner": owner, **more}]
+    assert refused(fleet_venvs=venvs) == [f"fleet_venvs[3]{field}" for field in fields]
 
 
 @pytest.mark.parametrize(
@@ -149,15 +149,13 @@ def test_what_is_installed_into_an_environment(
 def test_a_board_of_one_user_in_a_folder_of_another(
     user: str, logs: str, more: dict[str, Any], owner: str
 ) -> None:
-    alice, bob = FLEET["user_accounts_users"]
+    alice, bob = FLEET["fleet_users"]
     people = [{**alice, **more}, bob] if "groups" not in more else [alice, {**bob, **more}]
     data = {
         **FLEET,
-        "user_accounts_users": people,
-        "training_run_runs": [{"name": "r", "user": "alice", "command": "x"}],
-        "tensorboard_server_boards": [
-            {"name": "b", "user": user, "port": 6006, "logs": {"x": logs}}
-        ],
+        "fleet_users": people,
+        "fleet_runs": [{"name": "r", "user": "alice", "command": "x"}],
+        "fleet_boards": [{"name": "b", "user": user, "port": 6006, "logs": {"x": logs}}],
     }
     found = [p for p in ROLE_RULES["tensorboard_server"](data) if "does not get" in p.message]
     assert len(found) == bool(owner)

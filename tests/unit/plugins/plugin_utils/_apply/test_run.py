@@ -139,7 +139,7 @@ def test_workers_that_found_something_else_than_their_first_fail() -> None:
     assert [one.status for one in told] == ["ok", "failed", "failed", "ok"]
     assert "a1 differs from what is on a0" in told[1].problem
     # The remedy is that of the role: code is not built.
-    assert ("python_env_rebuild" in told[1].problem) is ("python_env" in told[1].problem)
+    assert ("fleet_rebuild_venvs" in told[1].problem) is ("python_env" in told[1].problem)
     assert told[2].problem == ""
 
 

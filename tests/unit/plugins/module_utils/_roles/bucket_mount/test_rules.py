@@ -17,7 +17,7 @@ def problems(*entries: dict[str, Any], **more: Any) -> list[str]:
     return [
         str(problem)
         for problem in check_bucket_mount(
-            {**FLEET, "bucket_mount_buckets": [{**GOOD, **entry} for entry in entries], **more}
+            {**FLEET, "fleet_buckets": [{**GOOD, **entry} for entry in entries], **more}
         )
     ]
 
@@ -46,11 +46,11 @@ def test_a_good_one_has_no_problems() -> None:
 def test_what_is_wrong_with_a_bucket(entry: dict[str, Any], says: str) -> None:
     found = problems(entry)
     assert len(found) == 1
-    assert found[0].startswith(f"bucket_mount_buckets[0]{says}")
+    assert found[0].startswith(f"fleet_buckets[0]{says}")
 
 
 def test_two_buckets_have_two_folders_unless_two_slices_have_one_each() -> None:
-    assert "bucket_mount_buckets[1].path = '/mnt/data': is used twice" in problems({}, {})[0]
+    assert "fleet_buckets[1].path = '/mnt/data': is used twice" in problems({}, {})[0]
     assert not problems({"slices": ["solo"]}, {"bucket": "other", "slices": ["pair"]})
     (problem,) = problems({"slices": ["solo"]}, {"bucket": "other", "slices": ["solo"]})
     assert "[1].path = '/mnt/data': is used twice on the same slice" in problem
@@ -59,9 +59,9 @@ def test_two_buckets_have_two_folders_unless_two_slices_have_one_each() -> None:
 @pytest.mark.parametrize(
     ("variables", "field"),
     [
-        ({"bucket_mount_apt_key": "KEY"}, "bucket_mount_apt_uri"),
-        ({"bucket_mount_apt_uri": "https://x.example"}, "bucket_mount_apt_key"),
-        ({"bucket_mount_timeout": 0}, "bucket_mount_timeout"),
+        ({"fleet_gcsfuse_apt_key": "KEY"}, "fleet_gcsfuse_apt_uri"),
+        ({"fleet_gcsfuse_apt_uri": "https://x.example"}, "fleet_gcsfuse_apt_key"),
+        ({"fleet_bucket_timeout": 0}, "fleet_bucket_timeout"),
     ],
 )
 def test_what_is_wrong_elsewhere(variables: dict[str, Any], field: str) -> None:

@@ -131,9 +131,9 @@ def test_every_cause_is_told_by_what_git_says(cause: trouble.Cause) -> None:
 @pytest.mark.parametrize(
     ("server", "keys", "remedy", "by_role"),
     [
-        ("github.com", ["/k/id"], "Register /k/id.pub at github.com. git_access_keys with", True),
+        ("github.com", ["/k/id"], "Register /k/id.pub at github.com. fleet_git_keys with", True),
         ("git.lab", ["/k/id"], "Register /k/id.pub at git.lab. git says", False),
-        ("git.lab", [], "Register the public half of a key that git_access_keys declares", False),
+        ("git.lab", [], "Register the public half of a key that fleet_git_keys declares", False),
     ],
 )
 def test_which_key_is_to_be_registered_where(

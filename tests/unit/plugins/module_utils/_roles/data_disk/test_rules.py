@@ -14,8 +14,8 @@ GOOD = {"name": "data", "mount": "/mnt/data", "slices": ["solo"]}
 
 
 def fields(*disks: dict[str, Any], **more: Any) -> list[str]:
-    data = {"fleet_slices": SLICES, "data_disk_disks": list(disks), **more}
-    return [problem.field.replace("data_disk_disks", "") for problem in check_data_disk(data)]
+    data = {"fleet_slices": SLICES, "fleet_disk_mounts": list(disks), **more}
+    return [problem.field.replace("fleet_disk_mounts", "") for problem in check_data_disk(data)]
 
 
 def test_a_good_one() -> None:

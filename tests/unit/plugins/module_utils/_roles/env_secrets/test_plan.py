@@ -245,9 +245,9 @@ def test_no_secret_where_others_could_put_another(mode: int, who: str, tmp_path:
 
 def test_the_fleet_file_is_told_without_values() -> None:
     data = {
-        "user_accounts_users": [{"name": "alice"}, {"name": "bob"}],
+        "fleet_users": [{"name": "alice"}, {"name": "bob"}],
         "fleet_slices": [{"name": "pair"}],
-        "env_secrets_sets": [
+        "fleet_secrets": [
             {"name": "a", "owner": "alice", "variables": {"A": "hush\x01"}, "slices": ["solo"]},
             {"name": "b", "owner": "carol"},
         ],

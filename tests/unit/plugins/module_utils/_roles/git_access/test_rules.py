@@ -14,7 +14,7 @@ PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KE
 FLEET: dict[str, Any] = {
     "fleet_ssh_user": "ubuntu",
     "fleet_slices": [{"name": "solo"}],
-    "user_accounts_users": [{"name": "alice", "uid": 2001}],
+    "fleet_users": [{"name": "alice", "uid": 2001}],
 }
 
 
@@ -43,22 +43,22 @@ def test_a_good_one_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"name": "My Key"}, "git_access_keys[0].name = 'My Key': is not a name for a key."),
-        ({"users": ["alcie"]}, "git_access_keys[0].users[0] = 'alcie': is not a user of this"),
-        ({"slices": ["sola"]}, "git_access_keys[0].slices[0] = 'sola': is not a slice"),
-        ({"source": "shared"}, "git_access_keys[0].private_key: is missing. Set it from a vault"),
-        ({"private_key": PRIVATE}, "git_access_keys[0].source: does not use private_key."),
+        ({"name": "My Key"}, "fleet_git_keys[0].name = 'My Key': is not a name for a key."),
+        ({"users": ["alcie"]}, "fleet_git_keys[0].users[0] = 'alcie': is not a user of this"),
+        ({"slices": ["sola"]}, "fleet_git_keys[0].slices[0] = 'sola': is not a slice"),
+        ({"source": "shared"}, "fleet_git_keys[0].private_key: is missing. Set it from a vault"),
+        ({"private_key": PRIVATE}, "fleet_git_keys[0].source: does not use private_key."),
         (
             {"source": "shared", "private_key": "secret"},
-            "git_access_keys[0].private_key: is not a private key.",
+            "fleet_git_keys[0].private_key: is not a private key.",
         ),
-        ({"register": "deploy"}, "git_access_keys[0].repository: is not a repository."),
+        ({"register": "deploy"}, "fleet_git_keys[0].repository: is not a repository."),
         (
             {"register": "deploy", "repository": "r"},
-            "git_access_keys[0].repository = 'r': is not a repository.",
+            "fleet_git_keys[0].repository = 'r': is not a repository.",
         ),
-        ({"repository": "o/r"}, "git_access_keys[0].repository = 'o/r': needs register: deploy"),
-        ({"host": "gitlab.co"}, "git_access_keys[0].host = 'gitlab.co': is not a known git server"),
+        ({"repository": "o/r"}, "fleet_git_keys[0].repository = 'o/r': needs register: deploy"),
+        ({"host": "gitlab.co"}, "fleet_git_keys[0].host = 'gitlab.co': is not a known git server"),
     ],
 )
 def test_what_is_wrong_with_a_key(entry: dict[str, Any], message: str) -> None:
@@ -71,22 +71,22 @@ def test_what_is_wrong_with_a_key(entry: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("variables", "field"),
     [
-        ({"identities": [{"user": "bob"}]}, "git_access_identities[0].user"),
-        ({"identities": [{"user": "alice", "email": "<a@b>"}]}, "git_access_identities[0].email"),
+        ({"identities": [{"user": "bob"}]}, "fleet_git_identities[0].user"),
+        ({"identities": [{"user": "alice", "email": "<a@b>"}]}, "fleet_git_identities[0].email"),
         (
             {"identities": [{"user": "alice", "config": {"pull": 1}}]},
-            "git_access_identities[0].config.pull",
+            "fleet_git_identities[0].config.pull",
         ),
         (
             {"identities": [{"user": "alice", "safe_directories": ["srv"]}]},
-            "git_access_identities[0].safe_directories[0]",
+            "fleet_git_identities[0].safe_directories[0]",
         ),
-        ({"identities": [{"user": "alice"}] * 2}, "git_access_identities[1].user"),
-        ({"hosts": [{"name": "a:22", "keys": [KEY]}]}, "git_access_hosts[0].name"),
-        ({"hosts": [{"name": "a", "port": 0, "keys": [KEY]}]}, "git_access_hosts[0].port"),
-        ({"hosts": [{"name": "a", "keys": []}]}, "git_access_hosts[0].keys"),
-        ({"hosts": [{"name": "a", "keys": ["AAAA"]}]}, "git_access_hosts[0].keys[0]"),
-        ({"keys": [{"name": "a", "users": []}] * 2}, "git_access_keys[1].name"),
+        ({"identities": [{"user": "alice"}] * 2}, "fleet_git_identities[1].user"),
+        ({"hosts": [{"name": "a:22", "keys": [KEY]}]}, "fleet_git_hosts[0].name"),
+        ({"hosts": [{"name": "a", "port": 0, "keys": [KEY]}]}, "fleet_git_hosts[0].port"),
+        ({"hosts": [{"name": "a", "keys": []}]}, "fleet_git_hosts[0].keys"),
+        ({"hosts": [{"name": "a", "keys": ["AAAA"]}]}, "fleet_git_hosts[0].keys[0]"),
+        ({"keys": [{"name": "a", "users": []}] * 2}, "fleet_git_keys[1].name"),
     ],
 )
 def test_what_is_wrong_elsewhere(variables: dict[str, Any], field: str) -> None:

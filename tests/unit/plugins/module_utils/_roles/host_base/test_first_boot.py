@@ -87,7 +87,7 @@ LOCKED = (
             "Failed to update apt cache after 5 retries: W:Updating from such a repository",
             ["index"],
         ),
-        ("No package matching 'zhs' is available", ["not known", "host_base_packages"]),
+        ("No package matching 'zhs' is available", ["not known", "fleet_base_packages"]),
         ("E: You don't have enough free space in /var/cache/apt/archives/.", ["disk is full"]),
         ("dpkg: error: No space left on device", ["disk is full"]),
         ("E: dpkg was interrupted, you must manually run", ["was interrupted"]),
@@ -101,9 +101,9 @@ def test_why_packages_could_not_be_installed(msg: str, words: list[str]) -> None
 
 
 def test_an_unknown_package_is_told_with_the_variable_that_names_it() -> None:
-    variables = {"host_base_packages": ["git"], "host_base_extra_packages": ["zsh", "zhs=1"]}
+    variables = {"fleet_base_packages": ["git"], "fleet_packages": ["zsh", "zhs=1"]}
     text = _apt_trouble.explain({"msg": "No package matching 'zhs' is available"}, variables)
-    assert text.startswith("host_base_extra_packages[1] = 'zhs=1': no package source of this host")
+    assert text.startswith("fleet_packages[1] = 'zhs=1': no package source of this host")
     assert "Correct it" in text
     # One of no variable, as locales.
     text = _apt_trouble.explain({"msg": "No package matching 'zsh2' is available"}, variables)

@@ -15,8 +15,8 @@ TEAM = {"name": "team", "path": "/mnt/team", "slice": "solo"}
 def fleet(*shares: dict[str, Any]) -> dict[str, Any]:
     return {
         "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
-        "user_accounts_users": [{"name": "alice"}],
-        "nfs_share_shares": list(shares),
+        "fleet_users": [{"name": "alice"}],
+        "fleet_shares": list(shares),
     }
 
 
@@ -32,7 +32,7 @@ def fleet(*shares: dict[str, Any]) -> dict[str, Any]:
 )
 def test_problems_name_their_field(share: dict[str, Any], field: str) -> None:
     found = check_nfs_share(fleet({**TEAM, **share}))
-    assert [problem.field for problem in found] == [f"nfs_share_shares[0].{field}"]
+    assert [problem.field for problem in found] == [f"fleet_shares[0].{field}"]
     assert all(problem.remedy for problem in found)
 
 
@@ -44,7 +44,7 @@ def test_who_exports_to_others_stays() -> None:
         "fleet_slices[0].on_finish",
         True,
     )
-    data["nfs_share_shares"] = [{**TEAM, "slices": ["solo"]}]
+    data["fleet_shares"] = [{**TEAM, "slices": ["solo"]}]
     assert check_nfs_share(data) == []
 
 

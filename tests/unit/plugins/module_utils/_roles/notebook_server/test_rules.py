@@ -14,24 +14,24 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.tensorboard_serve
 
 FLEET: dict[str, Any] = {
     "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
-    "user_accounts_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
-    "python_env_venvs": [
+    "fleet_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
+    "fleet_venvs": [
         {"name": "jax", "path": "/opt/venvs/jax", "packages": ["ipykernel"]},
     ],
-    "env_secrets_sets": [{"name": "wandb", "owner": "alice"}],
+    "fleet_secrets": [{"name": "wandb", "owner": "alice"}],
 }
 NOTEBOOK = {"name": "a", "user": "alice", "port": 8888}
 BOARD = {"name": "b", "user": "alice", "port": 6006, "logs": {"run": "/home/alice/logs"}}
 
 
 def notebooks(*entries: dict[str, Any]) -> dict[str, Any]:
-    return {**FLEET, "notebook_server_notebooks": [{**NOTEBOOK, **entry} for entry in entries]}
+    return {**FLEET, "fleet_notebooks": [{**NOTEBOOK, **entry} for entry in entries]}
 
 
 def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         **FLEET,
-        "tensorboard_server_boards": [{**BOARD, **entry} for entry in entries],
+        "fleet_boards": [{**BOARD, **entry} for entry in entries],
         **more,
     }
 
@@ -47,7 +47,7 @@ def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
         ([{"venv": "jaxx"}], "[0].venv", "Did you mean jax"),
         ([{"kernels": ["jax", "jaxx"]}], "[0].kernels[1]", "Did you mean jax"),
         ([{"port": 80}], "[0].port", "1024 to 65535"),
-        ([{}, {"name": "b"}], "[1].port", "is the port of notebook_server_notebooks[0]"),
+        ([{}, {"name": "b"}], "[1].port", "is the port of fleet_notebooks[0]"),
         (
             [{"slices": ["solo", "pair"]}, {"name": "b", "slices": ["pair"]}],
             "[1].port",
@@ -64,7 +64,7 @@ def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
 )
 def test_a_wrong_notebook(entries: list[dict[str, Any]], field: str, words: str) -> None:
     problems = check_notebook_server(notebooks(*entries))
-    assert [problem.field for problem in problems] == [f"notebook_server_notebooks{field}"]
+    assert [problem.field for problem in problems] == [f"fleet_notebooks{field}"]
     assert words in str(problems[0])
 
 
@@ -87,14 +87,14 @@ def test_a_wrong_notebook(entries: list[dict[str, Any]], field: str, words: str)
 )
 def test_a_kernel_needs_ipykernel(venv: dict[str, Any], usable: bool) -> None:
     data = notebooks({"kernels": ["lab"]})
-    data["python_env_venvs"] = [{"name": "lab", "path": "/opt/venvs/lab", **venv}]
+    data["fleet_venvs"] = [{"name": "lab", "path": "/opt/venvs/lab", **venv}]
     problems = [str(problem) for problem in check_notebook_server(data)]
     assert problems == (
         []
         if usable
         else [
-            "notebook_server_notebooks[0].kernels[0] = 'lab': has no ipykernel, without which a "
-            "notebook cannot use it. Add ipykernel to python_env_venvs[0].packages."
+            "fleet_notebooks[0].kernels[0] = 'lab': has no ipykernel, without which a "
+            "notebook cannot use it. Add ipykernel to fleet_venvs[0].packages."
         ]
     )
 
@@ -117,15 +117,15 @@ def test_right_notebooks() -> None:
         (boards({"logs": {"run": "/a,b"}}), "[0].logs.run", "comma"),
         (boards({"logs": {"a:b": "/a"}}), "[0].logs.a:b", "colon"),
         (
-            boards({"port": 8888}, notebook_server_notebooks=[NOTEBOOK]),
+            boards({"port": 8888}, fleet_notebooks=[NOTEBOOK]),
             "[0].port",
-            "is the port of notebook_server_notebooks[0]",
+            "is the port of fleet_notebooks[0]",
         ),
     ],
 )
 def test_a_wrong_board(data: dict[str, Any], field: str, words: str) -> None:
     problems = check_tensorboard_server(data)
-    assert [problem.field for problem in problems] == [f"tensorboard_server_boards{field}"]
+    assert [problem.field for problem in problems] == [f"fleet_boards{field}"]
     assert words in str(problems[0])
 
 

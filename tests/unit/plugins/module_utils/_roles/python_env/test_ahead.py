@@ -75,7 +75,7 @@ def test_the_role_waits_for_what_was_begun(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_yet_is_left_to_the_role(tmp_path: Path) -> None:
     job = Job(tmp_path, [venv()])
-    job.wrong = ["python_env_venvs: venv 'jax': ... this host has no code tree 'digits'"]
+    job.wrong = ["fleet_venvs: venv 'jax': ... this host has no code tree 'digits'"]
     assert not begin(job)
 
 

@@ -11,8 +11,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.rules 
 
 FLEET: dict[str, Any] = {
     "fleet_slices": [{"name": "solo"}],
-    "user_accounts_users": [{"name": "alice"}],
-    "code_checkout_trees": [{"name": "models"}],
+    "fleet_users": [{"name": "alice"}],
+    "fleet_code": [{"name": "models"}],
 }
 
 
@@ -35,26 +35,26 @@ def venv(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_one_wrong_key(entry: dict[str, Any], field: str, words: str) -> None:
-    data = {**FLEET, "python_env_venvs": [venv(**entry)]}
+    data = {**FLEET, "fleet_venvs": [venv(**entry)]}
     (problem,) = check_python_env(data)
-    assert problem.field == f"python_env_venvs[0].{field}"
+    assert problem.field == f"fleet_venvs[0].{field}"
     assert words in str(problem)
 
 
 def test_defaults_of_the_fleet_count() -> None:
-    data = {**FLEET, "python_env_venvs": [venv(framework="jax")]}
+    data = {**FLEET, "fleet_venvs": [venv(framework="jax")]}
     assert check_python_env(data) == []
-    assert check_python_env({**data, "python_env_jax_version": "0.11.0"})
-    fits = {"python_env_jax_version": "0.11.0", "python_env_default_python": 3.12}
+    assert check_python_env({**data, "fleet_jax_version": "0.11.0"})
+    fits = {"fleet_jax_version": "0.11.0", "fleet_python": 3.12}
     assert check_python_env({**data, **fits}) == []
 
 
 def test_conda_has_to_come_from_somewhere() -> None:
-    data = {**FLEET, "python_env_venvs": [venv()], "python_env_python_source": "conda"}
+    data = {**FLEET, "fleet_venvs": [venv()], "fleet_python_source": "conda"}
     (problem,) = check_python_env(data)
-    assert (problem.field, problem.value) == ("python_env_python_source", "conda")
-    assert "startup_script of the slices and set python_env_conda to it" in problem.remedy
-    assert check_python_env({**data, "python_env_conda": "/opt/conda/bin/conda"}) == []
+    assert (problem.field, problem.value) == ("fleet_python_source", "conda")
+    assert "startup_script of the slices and set fleet_conda to it" in problem.remedy
+    assert check_python_env({**data, "fleet_conda": "/opt/conda/bin/conda"}) == []
 
 
 def test_what_is_right_is_not_reported() -> None:
@@ -66,30 +66,30 @@ def test_what_is_right_is_not_reported() -> None:
         activate_for=["alice"],
     )
     for_all = venv(name="b", path="/opt/venvs/b", activate_for=["*", "root"])
-    assert check_python_env({**FLEET, "python_env_venvs": [entry, for_all]}) == []
+    assert check_python_env({**FLEET, "fleet_venvs": [entry, for_all]}) == []
 
 
 @pytest.mark.parametrize("user", ["bob", "root", "*"])
 def test_nobody_else_begins_in_the_venv_of_a_user(user: str) -> None:
     entry = venv(owner="alice", activate_for=["alice", user])
-    (problem,) = check_python_env({**FLEET, "python_env_venvs": [entry]})
-    assert (problem.field, problem.value) == ("python_env_venvs[0].activate_for[1]", user)
+    (problem,) = check_python_env({**FLEET, "fleet_venvs": [entry]})
+    assert (problem.field, problem.value) == ("fleet_venvs[0].activate_for[1]", user)
     assert problem.remedy == "Name alice only, or let root own the venv"
 
 
 def test_a_user_begins_in_one_venv() -> None:
     second = venv(name="b", path="/opt/venvs/b", activate_for=["alice"])
-    data = {**FLEET, "python_env_venvs": [venv(activate_for=["alice"]), second]}
+    data = {**FLEET, "fleet_venvs": [venv(activate_for=["alice"]), second]}
     (problem,) = check_python_env(data)
-    assert problem.field == "python_env_venvs[1].activate_for[0]"
+    assert problem.field == "fleet_venvs[1].activate_for[0]"
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "field"),
     [
-        ("python_env_index_url", "https://robot:canary@host/simple", "python_env_index_url"),
-        ("python_env_extra_index_urls", ["https://canary@h/"], "python_env_extra_index_urls[0]"),
-        ("python_env_secret_environment", {"A": "canary"}, "python_env_secret_environment.A"),
+        ("fleet_index_url", "https://robot:canary@host/simple", "fleet_index_url"),
+        ("fleet_extra_index_urls", ["https://canary@h/"], "fleet_extra_index_urls[0]"),
+        ("fleet_build_secret_env", {"A": "canary"}, "fleet_build_secret_env.A"),
     ],
 )
 def test_a_secret_in_the_wrong_place_is_not_shown(variable: str, value: Any, field: str) -> None:
@@ -99,12 +99,12 @@ def test_a_secret_in_the_wrong_place_is_not_shown(variable: str, value: Any, fie
 
 
 def test_a_shared_cache_has_an_address() -> None:
-    shared = {"python_env_shared_cache": "http://10.0.0.2:880"}
+    shared = {"fleet_shared_cache": "http://10.0.0.2:880"}
     (problem,) = check_python_env(shared)
-    assert problem.field == "python_env_shared_cache_clients"
+    assert problem.field == "fleet_shared_cache_clients"
     clients = ["10.128.0.0/9", "10.0.0.7", "10.0.0.1/8", "all", 7]
-    named = check_python_env({**shared, "python_env_shared_cache_clients": clients})
+    named = check_python_env({**shared, "fleet_shared_cache_clients": clients})
     assert [problem.field[-3:] for problem in named] == ["[2]", "[3]", "[4]"]
-    assert check_python_env({**shared, "python_env_shared_cache_clients": clients[:2]}) == []
-    (problem,) = check_python_env({"python_env_shared_cache": "10.0.0.2"})
+    assert check_python_env({**shared, "fleet_shared_cache_clients": clients[:2]}) == []
+    (problem,) = check_python_env({"fleet_shared_cache": "10.0.0.2"})
     assert "http://10.0.0.2:880" in problem.remedy

@@ -11,11 +11,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.ray_cluster.rules
 
 FLEET: dict[str, Any] = {
     "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
-    "user_accounts_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
-    "python_env_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
-    "env_secrets_sets": [{"name": "wandb", "owner": "bob"}],
-    "ray_cluster_head": "pair-w0",
-    "ray_cluster_user": "alice",
+    "fleet_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
+    "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
+    "fleet_secrets": [{"name": "wandb", "owner": "bob"}],
+    "fleet_ray_head": "pair-w0",
+    "fleet_ray_user": "alice",
 }
 
 

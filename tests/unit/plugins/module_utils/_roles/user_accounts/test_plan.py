@@ -408,7 +408,7 @@ def test_who_leaves_makes_room_for_who_comes() -> None:
         ([user(gid=998)], {}, host(), ["gid 998", "group docker"]),
         ([user()], {"research": 1000}, host(), ["research", "group ubuntu"]),
         ([user(**{"shell": "/bin/fish"})], {}, host(), ["shell", "/bin/fish"]),
-        ([user(groups=["nope"])], {}, host(), ["groups", "nope", "user_accounts_groups"]),
+        ([user(groups=["nope"])], {}, host(), ["groups", "nope", "fleet_groups"]),
         ([user(name="root")], {}, host(), ["root", "system account"]),
         (
             [user(uid=2005)],
@@ -451,7 +451,7 @@ def test_who_leaves_makes_room_for_who_comes() -> None:
             [user(state="absent", home_on_removal="archive")],
             {},
             with_alice(homes={"/home/alice": Home(uid=2001, size=3 << 30)}, room=1 << 30),
-            ["3.0 GiB", "1.0 GiB", "user_accounts_archive_dir"],
+            ["3.0 GiB", "1.0 GiB", "fleet_archive_dir"],
         ),
         (
             [user(state="absent", home_on_removal="delete")],
@@ -501,10 +501,10 @@ def test_sudo_rules(sudo: Any, line: str | None) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"name": "Alice!", "uid": 2001}, ["user_accounts_users[0].name", "Alice!"]),
+        ({"name": "Alice!", "uid": 2001}, ["fleet_users[0].name", "Alice!"]),
         ({"name": "alice", "uid": 2001, "keys": ["ssh-ed25519 AAAA x"]}, ["keys[0]", "AAAA"]),
-        ({"name": "alice", "uid": 12}, ["user_accounts_users[0].uid", "12"]),
-        ({"name": "alice", "uid": 2001, "sudo": "yes"}, ["user_accounts_users[0].sudo", "yes"]),
+        ({"name": "alice", "uid": 12}, ["fleet_users[0].uid", "12"]),
+        ({"name": "alice", "uid": 2001, "sudo": "yes"}, ["fleet_users[0].sudo", "yes"]),
     ],
 )
 def test_a_wrong_declaration_names_field_and_value(entry: dict[str, Any], words: list[str]) -> None:

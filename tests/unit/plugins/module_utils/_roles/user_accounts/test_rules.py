@@ -14,7 +14,7 @@ SLICES = [{"name": "solo"}, {"name": "pair"}]
 
 def fleet(*users: dict[str, Any], **others: Any) -> dict[str, Any]:
     declared = [{"uid": 2001 + index, **entry} for index, entry in enumerate(users)]
-    return {"fleet_slices": SLICES, "user_accounts_users": declared, **others}
+    return {"fleet_slices": SLICES, "fleet_users": declared, **others}
 
 
 ALICE = {"name": "alice"}
@@ -43,26 +43,26 @@ RUN = {"name": "digits", "user": "alice", "slices": ["pair"]}
         (fleet({**ALICE, "slices": ["pear"]}), "users[0].slices[0]", ["Did you mean pair"]),
         (fleet(ALICE, {"name": "bob", "gid": 2001}), "users[1].gid", ["another user's"]),
         (
-            fleet(ALICE, user_accounts_groups=[{"name": "lab", "gid": 2001}]),
+            fleet(ALICE, fleet_groups=[{"name": "lab", "gid": 2001}]),
             "groups[0].gid",
             ["own group"],
         ),
         (
-            fleet(ALICE, user_accounts_groups=[{"name": "alice", "gid": 3000}]),
+            fleet(ALICE, fleet_groups=[{"name": "alice", "gid": 3000}]),
             "groups[0].name",
-            ["own group of user_accounts_users[0]"],
+            ["own group of fleet_users[0]"],
         ),
         (fleet({"name": "ubuntu", "state": "absent"}, fleet_ssh_user="ubuntu"), "state", ["logs"]),
         (fleet({"name": "ubuntu", "slices": ["solo"]}, fleet_ssh_user="ubuntu"), "slices", ["log"]),
-        (fleet(GONE, training_run_runs=[RUN]), "training_run_runs[0].user", ["state: absent"]),
+        (fleet(GONE, fleet_runs=[RUN]), "fleet_runs[0].user", ["state: absent"]),
         (
-            fleet(GONE, python_env_venvs=[{"owner": "alice"}]),
-            "python_env_venvs[0].owner",
+            fleet(GONE, fleet_venvs=[{"owner": "alice"}]),
+            "fleet_venvs[0].owner",
             ["state: absent"],
         ),
         (
-            fleet({**ALICE, "slices": ["solo"]}, training_run_runs=[RUN]),
-            "training_run_runs[0].user",
+            fleet({**ALICE, "slices": ["solo"]}, fleet_runs=[RUN]),
+            "fleet_runs[0].user",
             ["slice pair"],
         ),
     ],
@@ -81,11 +81,11 @@ def test_one_problem_names_field_and_remedy(
     "data",
     [
         {},
-        {"user_accounts_users": "alice"},
-        fleet({**ALICE, "home": "/data/alice", "slices": ["pair"]}, training_run_runs=[RUN]),
+        {"fleet_users": "alice"},
+        fleet({**ALICE, "home": "/data/alice", "slices": ["pair"]}, fleet_runs=[RUN]),
         # A role of its own has no slices to compare with.
-        {"user_accounts_users": [{"name": "alice", "uid": 2001, "slices": ["anything"]}]},
-        fleet(ALICE, user_accounts_groups=[{"name": "lab", "gid": 3000}]),
+        {"fleet_users": [{"name": "alice", "uid": 2001, "slices": ["anything"]}]},
+        fleet(ALICE, fleet_groups=[{"name": "lab", "gid": 3000}]),
         # Who goes may have had the number of who comes.
         fleet(GONE, {"name": "bob", "gid": 2001}),
     ],

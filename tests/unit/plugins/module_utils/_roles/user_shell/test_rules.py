@@ -13,8 +13,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.user_shell.rules 
 def fleet(*people: dict[str, Any], **others: Any) -> dict[str, Any]:
     return {
         "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
-        "user_accounts_users": [{"name": "alice", "uid": 2001}],
-        "user_shell_people": [{"user": "alice", **entry} for entry in people],
+        "fleet_users": [{"name": "alice", "uid": 2001}],
+        "fleet_shells": [{"user": "alice", **entry} for entry in people],
         **others,
     }
 
@@ -38,10 +38,10 @@ REPO = {"repo": "https://example.com/dots.git"}
         (fleet({"dotfiles": {"repo": "--upload-pack=x"}}), "dotfiles.repo", ["dash"]),
         (fleet({"dotfiles": {**REPO, "version": "-x"}}), "dotfiles.version", ["branch"]),
         (fleet({"dotfiles": {**REPO, "subfolder": "../x"}}), "dotfiles.subfolder", ["out of"]),
-        (fleet(user_shell_ohmyzsh_tree="main"), "user_shell_ohmyzsh_tree", ["40"]),
-        (fleet(user_shell_ohmyzsh_commit="0" * 40), "user_shell_ohmyzsh_tree", ["missing"]),
-        (fleet(user_shell_editor="vim; rm"), "user_shell_editor", ["command"]),
-        (fleet(user_shell_packages=["a b"]), "user_shell_packages[0]", ["letters"]),
+        (fleet(fleet_ohmyzsh_tree="main"), "fleet_ohmyzsh_tree", ["40"]),
+        (fleet(fleet_ohmyzsh_commit="0" * 40), "fleet_ohmyzsh_tree", ["missing"]),
+        (fleet(fleet_shell_editor="vim; rm"), "fleet_shell_editor", ["command"]),
+        (fleet(fleet_shell_packages=["a b"]), "fleet_shell_packages[0]", ["letters"]),
     ],
 )
 def test_one_problem_names_field_and_remedy(
@@ -60,7 +60,7 @@ def test_one_problem_names_field_and_remedy(
         {},
         fleet({"slices": ["solo"]}, {"slices": ["pair"], "dotfiles": REPO}),
         fleet({"theme": "agnoster", "plugins": ["git", "zsh-autosuggestions"]}),
-        fleet(user_shell_editor="code --wait"),
+        fleet(fleet_shell_editor="code --wait"),
         fleet({"dotfiles": {"folder": "~/dots", "subfolder": "home"}}),
     ],
 )

@@ -4,9 +4,9 @@
     sudo .venv/bin/python benchmarks/made_again.py [--repeat 5] [--record FILE]
 
 Makes a local cloud of its own. In each round a slice with an empty data disk is configured for the
-first time, then deleted without its disk, made again and configured. fleet_package_cache_dir is on the
-disk. Making the machines does not count. Packages come from wherever they come from for everybody:
-here a registry nearby, from which they take hardly longer than from a disk.
+first time, then deleted without its disk, made again and configured. fleet_package_cache_dir is on
+the disk. Making the machines does not count. Packages come from wherever they come from for
+everybody: here a registry nearby, from which they take hardly longer than from a disk.
 """
 
 from __future__ import annotations

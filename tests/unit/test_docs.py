@@ -25,6 +25,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import LISTS, SCALARS, Key
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 from tpu_fleet.begin.answers import Answers
@@ -123,10 +124,10 @@ def test_example_has_every_key() -> None:
     assert missing({**NOTIFIED, **AROUND_THE_SLICES}, [EXAMPLE], "") == []
     for variable, keys in LISTS.items():
         assert missing(keys, EXAMPLE[variable], variable) == []
-    # What a playbook tells a role is not in a fleet file.
-    told = yaml.safe_load((ROOT / "playbooks/vars/apply.yml").read_text())
-    with_keys = {v: key for v, key in ROLES.items() if key.options and v not in told}
-    assert missing(with_keys, [EXAMPLE], "") == []
+    # What only a playbook gives to a role is not in a fleet file.
+    of_roles = {name: ROLES[name] for name in FLEET_NAMES.values()}
+    assert missing(of_roles, [EXAMPLE], "") == []
+    assert [name for name in EXAMPLE if not name.startswith("fleet_")] == []
 
 
 def test_every_variable_has_a_section_with_its_own_example_alone() -> None:
@@ -137,20 +138,11 @@ def test_every_variable_has_a_section_with_its_own_example_alone() -> None:
         assert list(yaml.safe_load(block)) == [variable]
 
 
-def given_by_playbooks() -> set[str]:
-    """What the page of a role says that a fleet file need not set."""
-    told = "The playbooks of the collection give these their values:"
-    readmes = [path.read_text().partition("<!-- /variables")[0] for path in ROLE_READMES]
-    return set(
-        re.findall(r"^`(\w+)`", "".join(r.partition(told)[2] for r in readmes), re.MULTILINE)
-    )
-
-
 def test_every_variable_and_key_has_its_place_in_the_reference_and_in_the_example() -> None:
     page = (DOCS / "fleet-file.md").read_text()
     readmes = "".join(path.read_text() for path in ROLE_READMES)
     common = page.partition("## Common keys\n")[2].partition("\n## ")[0]
-    of_roles = {name: key for name, key in ROLES.items() if name not in given_by_playbooks()}
+    of_roles = {name: key for name, key in ROLES.items() if name in FLEET_NAMES.values()}
     fleet = {**SCALARS, **NOTIFIED, **SELF_SETUP, **AROUND_THE_SLICES}
     lists = {name: Key("list", options=keys) for name, keys in LISTS.items()}
     for name, key in {**fleet, **lists, **of_roles}.items():
@@ -162,7 +154,8 @@ def test_every_variable_and_key_has_its_place_in_the_reference_and_in_the_exampl
         rows = set(re.findall(r"^`(\w+)`", where, re.MULTILINE))
         assert set(key.options) <= rows, name
         if name not in lists and not key.options:
-            assert name in rows or f"## {name}\n" in page, name
+            own = f" In the fleet file `{name}`." in readmes
+            assert name in rows or f"## {name}\n" in page or own, name
 
 
 def test_the_contents_name_each_page_and_begin_with_the_first_steps() -> None:

@@ -14,6 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.rules_by_role imp
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     fleet_options,
     role_names,
+    role_options,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,9 @@ ROLES = role_keys(fleet_options())
 
 def test_all_roles_are_read() -> None:
     assert role_names() == sorted(path.parent.name for path in ROOT.glob("roles/*/tasks"))
-    assert {variable.split("_")[0] for variable in ROLES} == {r.split("_")[0] for r in role_names()}
+    assert {variable.split("_")[0] for variable in role_options()} == {
+        role.split("_")[0] for role in role_names()
+    }
 
 
 def test_rules_of_all_roles_are_applied() -> None:

@@ -44,11 +44,7 @@ def test_everything_has_a_hash_and_ansible_is_the_one_that_was_tested() -> None:
 
 def test_the_uv_of_the_roles_has_hashes() -> None:
     text = (ROOT / "roles" / "python_env" / "defaults" / "main.yml").read_text(encoding="utf-8")
-    (version,) = (
-        line.split()[1].strip("\"'")
-        for line in text.splitlines()
-        if line.startswith("fleet_uv_version:")
-    )
+    (version,) = re.findall(r"(?m)^python_env_uv_version: .*default\('([0-9.]+)'\)", text)
     assert HASHES[f"uv=={version}"]
 
 

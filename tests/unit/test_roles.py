@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
+from role_templates import expression
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/meta"))
@@ -101,6 +103,15 @@ def test_roles_are_found() -> None:
     assert {"host_base", "user_accounts", "python_env", "code_checkout", "training_run"} <= names
 
 
+def without_fleet(key: str, value: Any) -> Any:
+    """Return a default as it is where the fleet file says nothing: a value, or a template."""
+    if key not in FLEET_NAMES:
+        return value
+    found = re.fullmatch(rf"{{{{ {FLEET_NAMES[key]} \| default\((.*)\) }}}}\s*", value)
+    assert found, f"{key} does not take the value of {FLEET_NAMES[key]}"
+    return f"{{{{ {found[1]} }}}}" if "default(" in found[1] else expression(found[1], {})
+
+
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 class TestRole:
     def test_each_option_has_one_default(self, role: Path) -> None:
@@ -110,6 +121,7 @@ class TestRole:
             key: option["default"] for key, option in options.items() if "default" in option
         }
         # A strict antsibull-docs takes a template for a text only; the description says it instead.
+        defaults = {key: without_fleet(key, value) for key, value in defaults.items()}
         in_words = {
             key
             for key, value in defaults.items()
@@ -127,7 +139,8 @@ class TestRole:
 
     def test_defaults_are_only_what_is_read_as_a_variable(self, role: Path) -> None:
         """Code has the defaults of the specification."""
-        defaults = load(role / "defaults" / "main.yml") or {}
+        found = load(role / "defaults" / "main.yml") or {}
+        defaults = {key: without_fleet(key, value) for key, value in found.items()}
         made = {key for key, value in defaults.items() if "{{" in str(value)}
         assert {key for key in set(defaults) - made if key not in words_of_yaml()} == set()
         specified = {

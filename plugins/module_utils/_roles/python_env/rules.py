@@ -86,12 +86,17 @@ def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) 
     return problems
 
 
+def _version_of(data: Mapping[str, Any], framework: str) -> Any:
+    """Return the version of a framework where an environment says none."""
+    return data.get(f"fleet_{framework}_version") if framework in DEFAULT_VERSIONS else None
+
+
 def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of Python, framework and packages that do not fit together."""
     framework = text_of(entry, "framework") or "none"
     told = (
         *(entry.get(key) for key in ("python", "framework", "framework_version", "torch_version")),
-        *(data.get(f"python_env_{key}") for key in ("default_python", f"{framework}_version")),
+        *(data.get("fleet_python"), _version_of(data, framework)),
     )
     if UNREADABLE in told:
         return []
@@ -110,7 +115,7 @@ def _check_versions(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
         return [Problem(f"{field}.python", python, "is not an available Python", remedy)]
     if framework not in FRAMEWORKS:
         return []
-    given = entry.get("framework_version") or data.get(f"python_env_{framework}_version")
+    given = entry.get("framework_version") or _version_of(data, framework)
     version = str(given or DEFAULT_VERSIONS.get(framework, ""))
     if framework != "none" and not _VERSION.fullmatch(version):
         remedy = f"Write it like {DEFAULT_VERSIONS[framework]}"

@@ -51,7 +51,7 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
         problems += known(data, "fleet_ray_venv", venv, "venv", VENVS)
     problems += check_code_of(data, "fleet_ray_venv", user, venv, VENVS)
     uses = {"secrets": data.get("fleet_ray_secrets"), "slices": data.get("fleet_ray_slices")}
-    problems += check_uses(data, "ray_cluster", uses, user)
+    problems += check_uses(data, "fleet_ray", uses, user)
     problems += absolute("", data, "fleet_ray_state_dir")
     folder = text_of(data, "fleet_ray_state_dir")
     if folder and len(folder) > _LONGEST_FOLDER:
@@ -74,8 +74,8 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _variable(field: str) -> str:
-    """Return the name of a variable of the role, where other rules use a key of an entry."""
-    return field.lstrip(".").replace("ray_cluster.", "ray_cluster_")
+    """Return the name of a variable of Ray, where other rules use a key of an entry."""
+    return field.lstrip(".").replace("fleet_ray.", "fleet_ray_")
 
 
 def _check_head(data: Mapping[str, Any], head: str) -> list[Problem]:

@@ -16,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema import values as rules
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNREADABLE, Problem
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 ROLES = role_keys(fleet_options())
@@ -658,6 +659,8 @@ def test_our_own_variables_are_not_misspelt() -> None:
     names = set(re.findall(r"^ *([a-z]+_[a-z_0-9]+):", text, re.MULTILINE))
     # A key of slices, and what an include is told for itself.
     names -= {"data_disks", "fleet_find_attempt"}
+    # Variables of roles, where they are applied alone.
+    names -= FLEET_NAMES.keys()
     assert [str(problem) for problem in check_variable_names(names, ROLES)] == []
 
 

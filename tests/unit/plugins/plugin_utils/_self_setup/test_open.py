@@ -249,10 +249,10 @@ def test_tools_come_without_logins() -> None:
         "uv_version": "1",
     }
     assert sorted(without) == [
-        "python_env_extra_index_urls",
-        "python_env_index_credentials",
-        "python_env_index_url",
-        "python_env_secret_environment",
+        "fleet_build_secret_env",
+        "fleet_extra_index_urls",
+        "fleet_index_credentials",
+        "fleet_index_url",
     ]
 
 

@@ -22,7 +22,7 @@ def problems(**variables: Any) -> list[str]:
     return [
         str(problem)
         for problem in check_git_access(
-            {**FLEET, **{f"git_access_{name}": value for name, value in variables.items()}}
+            {**FLEET, **{f"fleet_git_{name}": value for name, value in variables.items()}}
         )
     ]
 

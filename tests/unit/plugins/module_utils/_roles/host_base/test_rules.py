@@ -8,12 +8,13 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base.rules import (
     check_host_base,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import fleet_name
 
 
 def fields(**data: Any) -> list[str]:
     return [
-        problem.field.replace("host_base_", "")
-        for problem in check_host_base({f"host_base_{key}": data[key] for key in data})
+        problem.field.replace("fleet_", "").replace("base_packages", "packages")
+        for problem in check_host_base({fleet_name(f"host_base_{key}"): data[key] for key in data})
     ]
 
 

@@ -28,7 +28,7 @@ def test_rows_are_in_order(framework: str) -> None:
 
 def test_the_defaults_are_those_of_the_role_and_go_together() -> None:
     options = yaml.safe_load(ROLE.read_text())["argument_specs"]["main"]["options"]
-    assert options["fleet_python"]["default"] == DEFAULT_PYTHON
+    assert options["python_env_default_python"]["default"] == DEFAULT_PYTHON
     for framework, version in DEFAULT_VERSIONS.items():
         assert options[f"python_env_{framework}_version"]["default"] == version
         assert misfits(framework, version, DEFAULT_PYTHON, "", {}) == []

@@ -39,9 +39,9 @@ FLEET: dict[str, Any] = {
     ],
 )
 def test_a_wrong_cluster(change: dict[str, Any], field: str, words: str) -> None:
-    data = {**FLEET, **{f"ray_cluster_{key}": value for key, value in change.items()}}
+    data = {**FLEET, **{f"fleet_ray_{key}": value for key, value in change.items()}}
     problems = check_ray_cluster(data)
-    assert [problem.field for problem in problems] == [f"ray_cluster_{field}"]
+    assert [problem.field for problem in problems] == [f"fleet_ray_{field}"]
     assert words in str(problems[0])
 
 
@@ -55,5 +55,5 @@ def test_a_wrong_cluster(change: dict[str, Any], field: str, words: str) -> None
     ],
 )
 def test_a_right_cluster(change: dict[str, Any]) -> None:
-    data = {**FLEET, **{f"ray_cluster_{key}": value for key, value in change.items()}}
+    data = {**FLEET, **{f"fleet_ray_{key}": value for key, value in change.items()}}
     assert check_ray_cluster(data) == []

@@ -21,8 +21,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.tpu_metrics.rules
     ],
 )
 def test_good_and_bad_values(name: str, good: Any, bad: Any) -> None:
-    assert not check_tpu_metrics({f"tpu_metrics_{name}": good})
-    found = check_tpu_metrics({f"tpu_metrics_{name}": bad})
+    assert not check_tpu_metrics({f"fleet_metrics_{name}": good})
+    found = check_tpu_metrics({f"fleet_metrics_{name}": bad})
     assert len(found) == 1
-    assert found[0].field.startswith(f"tpu_metrics_{name}")
+    assert found[0].field.startswith(f"fleet_metrics_{name}")
     assert found[0].remedy

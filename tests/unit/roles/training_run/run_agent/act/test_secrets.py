@@ -25,7 +25,7 @@ def test_secrets_of_sets_come_from_the_program(tmp_path: Path) -> None:
     program.unlink()
     # Google is not asked anew at every look.
     assert again.obstacle() == "no set own here"
-    assert "declare them in env_secrets_sets" in secrets.Keeper(definitions.load(path)).obstacle()
+    assert "declare them in fleet_secrets" in secrets.Keeper(definitions.load(path)).obstacle()
 
 
 @pytest.mark.parametrize("asked", [True, False])

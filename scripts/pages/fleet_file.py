@@ -25,8 +25,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     Key,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
+    FLEET_NAMES,
     fleet_name,
     in_fleet_file,
+    renamed,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     ROLES,
@@ -91,6 +93,12 @@ TYPES = {
     "list": "list",
 }
 LISTS_OF = {"str": "texts", "dict": "entries", "int": "integers", "any": "values"}
+# What the descriptions of roles name, and what the fleet file has in its place.
+OF_OTHERS = {"venvs": "fleet_venvs", "users": "fleet_users"}
+NAMES = {
+    **{f"{role}_{own}": name for role in roles_in_order() for own, name in OF_OTHERS.items()},
+    **FLEET_NAMES,
+}
 # Keys that mean the same in several places: type with default, meaning, where they stand.
 COMMON = {
     "adopt": (
@@ -173,7 +181,7 @@ def page() -> str:
     names = ", ".join(f"`{name}`" for name in PLAYBOOK_VARIABLES)
     parts.append("## Variables of the playbooks")
     parts.append(wrapped(f"Explained in [playbooks.md](playbooks.md#variables): {names}."))
-    return "\n\n".join(parts) + "\n"
+    return renamed("\n\n".join(parts) + "\n", NAMES)
 
 
 def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
@@ -189,7 +197,7 @@ def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
             parts.append(f"### {variable}")
             parts += tables(key.options, options[variable]["options"], variable)
             parts.append(examples[variable])
-        elif variable not in given:
+        elif variable.startswith("fleet_") and variable not in given:
             settings.append(f"`{variable}`")
     if settings:
         readme = f"[role's README](../roles/{role}/README.md#variables)"

@@ -22,12 +22,13 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     WORDS,
     Key,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import renamed
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     fleet_options,
     role_names,
 )
 
-from .fleet_file import ABOUT, default_of, node_options, text_of
+from .fleet_file import ABOUT, NAMES, default_of, node_options, text_of
 
 Schema = dict[str, Any]
 TEMPLATE: Schema = {"type": "string", "pattern": r"\{[{%]"}
@@ -157,4 +158,4 @@ def described(kind: Schema, key: Key, option: Mapping[str, Any]) -> Schema:
 
 def in_words(text: str) -> str:
     """Return a description without links, which lead nowhere from an editor."""
-    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(text.split()))
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(renamed(text, NAMES).split()))

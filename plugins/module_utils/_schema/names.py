@@ -171,6 +171,7 @@ FLEET_NAMES: dict[str, str] = {
     "ray_cluster_keep_sessions": "fleet_ray_keep_sessions",
     "ray_cluster_start_timeout": "fleet_ray_start_timeout",
     "training_run_runs": "fleet_runs",
+    "training_run_multislice": "fleet_run_multislice",
     "training_run_peer_port_base": "fleet_run_peer_port_base",
     "training_run_port_base": "fleet_run_port_base",
     "training_run_lost_seconds": "fleet_run_lost_seconds",

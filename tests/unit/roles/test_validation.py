@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.rules_by_role import ROLE_RULES
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
+    FLEET_NAMES,
+    in_fleet_file,
+    renamed,
+)
 from role_templates import ROLES, expression, filled, read, variables_of
 
 HEAD = {
@@ -86,6 +91,23 @@ def test_what_is_wrong_is_told_with_field_value_and_remedy(
     told = problems(role, variables)
     assert says in told
     assert told.endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    ("role", "variables", "says"),
+    [
+        (role, {key: value for key, value in entry.items() if key != "says"}, entry["says"])
+        for role, refused in read(Path(__file__).with_name("refused.yml")).items()
+        for entry in refused
+    ],
+)
+def test_what_is_wrong_in_the_fleet_file_is_told_by_its_names(
+    role: str, variables: dict[str, Any], says: str
+) -> None:
+    told = problems(role, in_fleet_file(variables))
+    own = problems(role, variables)
+    assert told == renamed(own, FLEET_NAMES)
+    assert len(told) >= len(says)
 
 
 def test_secrets_are_not_shown() -> None:

@@ -329,8 +329,8 @@ def _not_attached(disk: Wanted, seen: Seen) -> str:
     looked = disk.device or f"google-{disk.name}"
     return (
         f"fleet_disk_mounts: disk {disk.name!r} is not attached to this host: there is no "
-        f"{looked}. Attached are: {there}. Attach it (fleet_disks, or data_disks of the slice), set its "
-        "device, or set slices to those that have it."
+        f"{looked}. Attached are: {there}. Attach it (fleet_disks, or data_disks of the slice), "
+        "set its device, or set slices to those that have it."
     )
 
 

@@ -1,0 +1,87 @@
+"""A role takes a setting by its name in the fleet file, and by its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.settings import settings_of
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
+    options_of,
+    role_names,
+    role_options,
+)
+from role_templates import expression, variables_of
+
+# Two values of each type that are no default.
+SAMPLES: dict[str, tuple[Any, Any]] = {
+    "str": ("17.1", "17.2"),
+    "path": ("/opt/one", "/opt/two"),
+    "int": (10001, 10002),
+    "dict": ({"one": "1"}, {"two": "2"}),
+}
+
+
+def samples(option: dict[str, Any]) -> tuple[Any, Any]:
+    if option.get("choices"):
+        others = [choice for choice in option["choices"] if choice != option.get("default")]
+        return others[0], option["default"]
+    if option["type"] == "bool":
+        return not option["default"], option["default"]
+    if option["type"] == "list":
+        return ([], [{}]) if option.get("options") else (["one"], ["two"])
+    return SAMPLES[option["type"]]
+
+
+def taken(role: str, own: str, more: dict[str, Any]) -> Any:
+    """Return what a role has of a variable: for its module, and where its tasks read it."""
+    variables = variables_of(role, more)
+    known = expression(
+        f"'{role}' | tpu.fleet.role_settings", {**variables, **SETTLED, "groups": {}}
+    )
+    key = own.removeprefix(f"{role}_")
+    found = known["secrets"].get(key, known["settings"][key])
+    if own in variables:
+        assert expression(own, variables) == found
+    return found
+
+
+# What only a host has.
+SETTLED = {
+    "hostvars": {},
+    "tpu_vm_internal_ip": "10.0.0.2",
+}
+
+
+@pytest.mark.parametrize("own", [o for o in FLEET_NAMES if not role_options()[o].get("options")])
+def test_a_setting_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> None:
+    role = next(role for role in role_names() if own in options_of(role))
+    one, two = samples(options_of(role)[own])
+    assert taken(role, own, {FLEET_NAMES[own]: one}) == one
+    assert taken(role, own, {own: one}) == one
+    assert taken(role, own, {FLEET_NAMES[own]: one, own: two}) == two
+
+
+@pytest.mark.parametrize("own", [o for o in FLEET_NAMES if role_options()[o].get("options")])
+def test_a_list_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> None:
+    role = next(role for role in role_names() if own in options_of(role))
+    inner = options_of(role)[own]["options"]
+    entry = {key: _value(part) for key, part in inner.items() if part.get("required")}
+    wanted = settings_of(role, {own: [entry]})["settings"][own.removeprefix(f"{role}_")]
+    assert taken_list(role, own, {FLEET_NAMES[own]: [entry]}) == wanted
+    assert taken_list(role, own, {own: [entry]}) == wanted
+    assert taken_list(role, own, {FLEET_NAMES[own]: [entry], own: []}) == []
+
+
+def taken_list(role: str, own: str, more: dict[str, Any]) -> Any:
+    variables = {**variables_of(role, more), **SETTLED}
+    known = expression(f"'{role}' | tpu.fleet.role_settings", variables)
+    return known["settings"][own.removeprefix(f"{role}_")]
+
+
+def _value(option: dict[str, Any]) -> Any:
+    if option.get("choices"):
+        return option["choices"][0]
+    kinds: dict[str, Any] = {"int": 1, "list": [], "dict": {}, "bool": True}
+    return kinds.get(option["type"], "x")

@@ -61,6 +61,6 @@ lock:
 			--output-file requirements/machine-$$python.txt || exit 1; \
 	done
 	.venv/bin/python scripts/pin_machines.py
-	echo tpu-info==$$(sed -n 's/^fleet_metrics_tpu_info_version: //p' roles/tpu_metrics/defaults/main.yml) \
+	echo tpu-info==$$(sed -n "s/^tpu_metrics_tpu_info_version: .*default('\([0-9.]*\)').*/\1/p" roles/tpu_metrics/defaults/main.yml) \
 		| .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --only-binary :all: \
 		--python-version 3.10 - --output-file roles/tpu_metrics/files/tpu-info.txt

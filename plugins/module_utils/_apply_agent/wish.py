@@ -64,7 +64,7 @@ def parts_of(
 
 
 # Variables that a controller makes of a secret in its state folder, with the name of the file.
-_MADE_OF = {"training_run_keys": "gang_secret", "fleet_ray_token": "ray_token"}
+_MADE_OF = {"training_run_keys": "gang_secret", "fleet_ray_generated_token": "ray_token"}
 # Under the name of the fleet file, and under the role's own.
 _RUNS = frozenset({"fleet_runs", "training_run_runs"})
 # The ends of the two files of a snapshot.

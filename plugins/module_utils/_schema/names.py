@@ -167,6 +167,7 @@ FLEET_NAMES: dict[str, str] = {
     "ray_cluster_worker_ports": "fleet_ray_worker_ports",
     "ray_cluster_env": "fleet_ray_env",
     "ray_cluster_secrets": "fleet_ray_secrets",
+    "ray_cluster_token": "fleet_ray_token",
     "ray_cluster_state_dir": "fleet_ray_state_dir",
     "ray_cluster_keep_sessions": "fleet_ray_keep_sessions",
     "ray_cluster_start_timeout": "fleet_ray_start_timeout",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,8 @@ def settings_of(role: str, variables: Mapping[str, Any]) -> dict[str, dict[str, 
     Raise WrongSettingsError if a value does not have its type.
     """
     options = options_of(role)
-    checked = ArgumentSpecValidator(_as_text(options)).validate(dict(variables))
+    # The validation fills in the keys of a default.
+    checked = ArgumentSpecValidator(_as_text(copy.deepcopy(options))).validate(dict(variables))
     if checked.error_messages:
         raise WrongSettingsError(" ".join(checked.error_messages))
     settings: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from .._apply.wish import Given
 # A login in an address.
 _LOGIN = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
 # Made by our own playbooks, of which roles say nothing.
-_OWN = frozenset({"fleet_ray_token"})
+_OWN = frozenset({"fleet_ray_generated_token"})
 # Made by our own playbooks, too; without them the workers of a slice agree on some by themselves.
 _GANG_KEYS = "training_run_keys"
 _SETS, _KEYS, _RUNS = "env_secrets_sets", "git_access_keys", "training_run_runs"

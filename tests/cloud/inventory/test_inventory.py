@@ -290,6 +290,26 @@ def test_no_credentials(shell: Shell) -> None:
     assert "gcloud auth application-default login" in failure
 
 
+def test_old_names_are_refused_before_a_request(shell: Shell) -> None:
+    """All at once, in the files of all groups and hosts, and by everything that reads the fleet."""
+    files = {
+        "group_vars/all/fleet.yml": "training_run_runs",
+        "host_vars/solo.yml": "tpu_metrics_port",
+    }
+    for name, variable in files.items():
+        path = shell.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{variable}: []\n")
+    told = shell.failure(projects=["nobody-has-this"])
+    assert "The fleet file has 2 old names. Nothing was changed." in told
+    for name, old, new in (
+        ("group_vars/all/fleet.yml", "training_run_runs", "fleet_runs"),
+        ("host_vars/solo.yml", "tpu_metrics_port", "fleet_metrics_port"),
+    ):
+        assert f"{old}: is no variable of the fleet file, in {name}. Rename it to {new}." in told
+    assert "nobody-has-this" not in told
+
+
 def test_no_project(shell: Shell) -> None:
     shell.environment = {"GOOGLE_CLOUD_PROJECT": "", "CLOUDSDK_CORE_PROJECT": ""}
     assert "GOOGLE_CLOUD_PROJECT" in shell.failure()

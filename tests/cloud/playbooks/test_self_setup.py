@@ -125,9 +125,9 @@ def test_it_is_published_without_what_was_encrypted(
     assert pointer["fleet"]["owner"] == "managed"
     assert [worker["internal_ip"] for worker in pointer["workers"]] == ["10.0.0.2", "10.0.0.3"]
     assert pointer["without"] == [
+        "fleet_archive_dir, as it is made of secrets",
         "fleet_locale, as it is made of secrets",
         "the run closed, whose env is made of something else",
-        "fleet_archive_dir, as it is made of secrets",
     ]
     looked = pointer["found"]["as-published"]["__code_checkout_looked"]
     assert looked == {"versions": {"app": "c1"}}

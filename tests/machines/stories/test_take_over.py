@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import own_name
 from fleet import NOTHING, ROOT, Fleet, changes, wait_until
 
 # In CI tests/unit has the files of earlier versions that are read.
@@ -23,19 +24,17 @@ FLEET: dict[str, Any] = {
     **NOTHING,
     "fleet_allocations": "unrestricted",
     "fleet_slices": [{"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}],
-    "host_base_packages": ["sudo", "tmux", "tzdata", "python3-venv"],
-    "user_shell_packages": [],
-    "user_accounts_users": [
+    "fleet_base_packages": ["sudo", "tmux", "tzdata", "python3-venv"],
+    "fleet_shell_packages": [],
+    "fleet_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
-    "python_env_venvs": [
+    "fleet_venvs": [
         {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
     ],
-    "code_checkout_trees": [
-        {"name": "digits", "owner": "root", "folder": str(ROOT / "examples" / "jax")}
-    ],
-    "env_secrets_sets": [{"name": "keys", "owner": "alice", "variables": {"ONE": "secret"}}],
-    "training_run_runs": [
+    "fleet_code": [{"name": "digits", "owner": "root", "folder": str(ROOT / "examples" / "jax")}],
+    "fleet_secrets": [{"name": "keys", "owner": "alice", "variables": {"ONE": "secret"}}],
+    "fleet_runs": [
         {
             "name": "long",
             "slices": [HOST],
@@ -47,6 +46,11 @@ FLEET: dict[str, Any] = {
         }
     ],
 }
+
+
+def as_it_was(fleet: dict[str, Any]) -> dict[str, Any]:
+    """Return a fleet file with the names of the variables of roles, as that version takes it."""
+    return {own_name(name): value for name, value in fleet.items()}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +67,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def elders(earlier: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A cloud, and the inventory as that version shipped it."""
-    fleet = Fleet(tmp_path_factory.mktemp("elders"), NOTHING, earlier / "inventory")
+    fleet = Fleet(tmp_path_factory.mktemp("elders"), as_it_was(NOTHING), earlier / "inventory")
     fleet.up()
     try:
         yield fleet
@@ -74,7 +78,7 @@ def elders(earlier: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.parametrize("apply", ["push", "host"])
 def test_its_machines_and_runs_are_taken_over(elders: Fleet, earlier: Path, apply: str) -> None:
     fleet = elders
-    fleet.declare({**FLEET, "fleet_apply": apply})
+    fleet.declare({**as_it_was(FLEET), "fleet_apply": apply})
     done = subprocess.run(
         ["ansible-playbook", "site.yml"],
         cwd=earlier,

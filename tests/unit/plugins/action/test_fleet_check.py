@@ -127,3 +127,28 @@ def test_a_grant_that_is_over_is_a_warning() -> None:
         result = run(fleet_allocations=[{**entry, "ends": "2020-01-01"}, entry])
     assert not result.get("failed")
     assert "until 2020-01-01" in told.call_args.args[0]
+
+
+def test_old_names_are_refused_all_at_once_with_the_new_ones() -> None:
+    result = run(
+        fleet_slices=[SOLO],
+        fleet_allocations="unrestricted",
+        training_run_runs=[],
+        user_accounts_users=[{"name": "Über"}],
+        python_env_index_credentials=[{"password": "hush"}],
+    )
+    assert result["failed"]
+    assert result["msg"].splitlines()[1:] == [
+        f"  {old}: is no variable of the fleet file. Rename it to {new}."
+        for old, new in (
+            ("user_accounts_users", "fleet_users"),
+            ("python_env_index_credentials", "fleet_index_credentials"),
+            ("training_run_runs", "fleet_runs"),
+        )
+    ]
+
+
+def test_what_playbooks_take_on_the_command_line_is_no_misspelling() -> None:
+    assert not run(fleet_slices=[SOLO], fleet_allocations="unrestricted", fleet_run="x").get(
+        "failed"
+    )

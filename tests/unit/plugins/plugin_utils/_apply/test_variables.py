@@ -80,29 +80,35 @@ def test_where_a_controller_keeps_its_state_changes_no_machine() -> None:
 def test_roles_of_the_collection() -> None:
     """People concern what they log in to; a run concerns no other role."""
     variables: dict[str, Any] = {
-        "user_accounts_users": [],
-        "training_run_runs": [],
-        "python_env_venvs": [],
+        "fleet_users": [],
+        "fleet_runs": [],
+        "fleet_venvs": [],
         "tpu_vm_slice_hosts": [],
     }
     order = ["host_base", "user_accounts", "python_env", "notebook_server", "training_run"]
     uses = uses_of(apply_bundle.ROOT / "roles", order, variables)
-    assert "training_run_runs" in uses["training_run"]
-    assert "training_run_runs" not in uses["user_accounts"]
-    assert {"python_env_venvs", "user_accounts_users"} & set(uses["host_base"]) == set()
+    assert "fleet_runs" in uses["training_run"]
+    assert "fleet_runs" not in uses["user_accounts"]
+    assert {"fleet_venvs", "fleet_users"} & set(uses["host_base"]) == set()
     # It runs in a venv that another role makes.
-    assert "python_env_venvs" in uses["notebook_server"]
+    assert "fleet_venvs" in uses["notebook_server"]
     assert "tpu_vm_slice_hosts" in uses["training_run"]
 
 
 @pytest.mark.parametrize(
-    ("role", "declared"),
-    [("python_env", "python_env_venvs"), ("training_run", "training_run_runs")],
+    ("role", "code", "declared"),
+    [
+        ("python_env", "fleet_code", "fleet_venvs"),
+        ("training_run", "fleet_code", "fleet_runs"),
+        ("training_run", "code_checkout_trees", "training_run_runs"),
+    ],
 )
-def test_what_is_made_of_code_is_applied_after_the_code(role: str, declared: str) -> None:
+def test_what_is_made_of_code_is_applied_after_the_code(
+    role: str, code: str, declared: str
+) -> None:
     """Another version of a tree is another definition of a run, and other requirements."""
     order = ["user_accounts", "code_checkout", role]
-    variables: dict[str, Any] = {"code_checkout_trees": [], declared: []}
+    variables: dict[str, Any] = {code: [], declared: []}
     uses = uses_of(apply_bundle.ROOT / "roles", order, variables)
     assert after_of(order, uses) == {role: ["code_checkout"]}
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import fleet_name
 from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.prepare import short
 from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.wish import (
     DECLARED_BY,
@@ -177,6 +178,29 @@ def test_what_roles_are_declared_by_are_options_that_are_empty_by_default() -> N
             source = f"The default is C({names[-1]})"
             assert not option.get("default")
             assert "default" in option or name == names[-1] or source in str(option["description"])
+
+
+@pytest.mark.parametrize("role", sorted(DECLARED_BY))
+def test_a_role_is_declared_by_its_own_name_or_that_of_the_fleet_file(role: str) -> None:
+    for name in DECLARED_BY[role]:
+        for written in {name, fleet_name(name)}:
+            assert undeclared([role], {written: ["x"]}) == [], written
+            assert undeclared([role], {written: []}) == [role], written
+
+
+def test_packages_of_the_fleet_file_are_named() -> None:
+    declared = {"fleet_base_packages": ["git"], "fleet_packages": ["fish"]}
+    assert packages_of(["host_base"], declared) == ["git", "fish"]
+
+
+def test_what_several_roles_take_makes_none_depend_on_another() -> None:
+    roles = ["host_base", "data_disk", "code_checkout", "training_run"]
+    uses = {
+        "host_base": ["fleet_apt_lock_timeout"],
+        "data_disk": ["fleet_apt_lock_timeout"],
+        "training_run": ["fleet_code", "fleet_runs"],
+    }
+    assert after_of(roles, uses) == {"training_run": ["code_checkout"]}
 
 
 def test_tags_of_other_plays_are_none_to_skip() -> None:

@@ -67,11 +67,16 @@ def test_a_setting_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> N
 def test_a_list_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> None:
     role = next(role for role in role_names() if own in options_of(role))
     inner = options_of(role)[own]["options"]
-    entry = {key: _value(part) for key, part in inner.items() if part.get("required")}
-    wanted = settings_of(role, {own: [entry]})["settings"][own.removeprefix(f"{role}_")]
-    assert taken_list(role, own, {FLEET_NAMES[own]: [entry]}) == wanted
-    assert taken_list(role, own, {own: [entry]}) == wanted
-    assert taken_list(role, own, {FLEET_NAMES[own]: [entry], own: []}) == []
+    given: Any = {key: _value(part) for key, part in inner.items() if part.get("required")}
+    given = [given] if options_of(role)[own]["type"] == "list" else {"num_slices": 2}
+    wanted, nothing = (
+        settings_of(role, {own: value})["settings"][own.removeprefix(f"{role}_")]
+        for value in (given, type(given)())
+    )
+    assert wanted != nothing
+    assert taken_list(role, own, {FLEET_NAMES[own]: given}) == wanted
+    assert taken_list(role, own, {own: given}) == wanted
+    assert taken_list(role, own, {FLEET_NAMES[own]: given, own: type(given)()}) == nothing
 
 
 def taken_list(role: str, own: str, more: dict[str, Any]) -> Any:
@@ -85,3 +90,9 @@ def _value(option: dict[str, Any]) -> Any:
         return option["choices"][0]
     kinds: dict[str, Any] = {"int": 1, "list": [], "dict": {}, "bool": True}
     return kinds.get(option["type"], "x")
+
+
+def test_a_default_stays_as_it_is() -> None:
+    """Validation fills in the keys of a mapping, which is not to be that of the specification."""
+    settings_of("training_run", {})
+    assert options_of("training_run")["training_run_multislice"]["default"] == {}

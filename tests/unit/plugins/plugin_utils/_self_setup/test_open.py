@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import Folder
 from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.wish import Common, Given, order
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import role_options
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import by_all_names
 from ansible_collections.tpu.fleet.plugins.plugin_utils._self_setup import (
     publish as self_setup_publish,
 )
@@ -19,7 +19,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._self_setup.open import 
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._self_setup.publish import Slice, publish
 
-OPTIONS = role_options()
+OPTIONS = by_all_names()
 
 
 class Encrypted(str):
@@ -54,39 +54,54 @@ def shown(
     ("values", "becomes", "published", "without"),
     [
         # What is no secret stays as it is, templates too.
-        ({"host_base_packages": ["{{ x }}"], "x": "jq"}, {}, None, []),
+        ({"fleet_base_packages": ["{{ x }}"], "x": "jq"}, {}, None, []),
         # What secrets are made of is not published, and neither is what else is made of it.
         (
             {
-                "env_secrets_sets": [{"name": "a", "variables": {"A": "{{ mine }}"}}],
+                "fleet_secrets": [{"name": "a", "variables": {"A": "{{ mine }}"}}],
                 "mine": "{{ deeper }}",
                 "deeper": "hush",
-                "host_base_packages": ["{{ deeper }}"],
-                "host_base_locale": "C.UTF-8",
+                "fleet_base_packages": ["{{ deeper }}"],
+                "fleet_locale": "C.UTF-8",
             },
             {},
-            {"env_secrets_sets": [], "host_base_locale": "C.UTF-8"},
-            ["variables of the secrets a", "host_base_packages, as it is made of secrets"],
+            {"fleet_secrets": [], "fleet_locale": "C.UTF-8"},
+            ["fleet_base_packages, as it is made of secrets", "variables of the secrets a"],
+        ),
+        # A playbook may give them to a role by the role's own name.
+        (
+            {
+                "env_secrets_sets": [{"name": "a", "variables": {"A": "hush"}}],
+                "git_access_keys": [{"name": "k", "private_key": "hush"}],
+                "notebook_server_notebooks": [{"name": "x", "secrets": ["a"]}],
+            },
+            {},
+            {"env_secrets_sets": [], "git_access_keys": [], "notebook_server_notebooks": []},
+            [
+                "variables of the secrets a",
+                "the shared key k for git",
+                "x of notebook_server_notebooks, for its secrets",
+            ],
         ),
         # Who secrets belong to is no secret.
         (
             {
-                "env_secrets_sets": [{"name": "a", "owner": "{{ me }}", "variables": {"A": "1"}}],
+                "fleet_secrets": [{"name": "a", "owner": "{{ me }}", "variables": {"A": "1"}}],
                 "me": "alice",
-                "user_accounts_users": [{"name": "{{ me }}"}],
+                "fleet_users": [{"name": "{{ me }}"}],
             },
             {},
             {
-                "env_secrets_sets": [],
+                "fleet_secrets": [],
                 "me": "alice",
-                "user_accounts_users": [{"name": "{{ me }}"}],
+                "fleet_users": [{"name": "{{ me }}"}],
             },
             ["variables of the secrets a"],
         ),
         # By reference.
         (
             {
-                "env_secrets_sets": [
+                "fleet_secrets": [
                     {
                         "name": "a",
                         "owner": "alice",
@@ -99,7 +114,7 @@ def shown(
             },
             {},
             {
-                "env_secrets_sets": [
+                "fleet_secrets": [
                     {
                         "name": "a",
                         "owner": "alice",
@@ -112,63 +127,63 @@ def shown(
         ),
         # A list that is made elsewhere.
         (
-            {"env_secrets_sets": "{{ sets }}", "sets": [{"name": "a", "files": ["hush"]}]},
-            {"env_secrets_sets": [{"name": "a", "files": ["hush"]}]},
-            {"env_secrets_sets": []},
+            {"fleet_secrets": "{{ sets }}", "sets": [{"name": "a", "files": ["hush"]}]},
+            {"fleet_secrets": [{"name": "a", "files": ["hush"]}]},
+            {"fleet_secrets": []},
             ["files of the secrets a"],
         ),
         (
-            {"env_secrets_sets": "{{ gone }}"},
-            {"env_secrets_sets": None},
+            {"fleet_secrets": "{{ gone }}"},
+            {"fleet_secrets": None},
             {},
-            ["env_secrets_sets, which cannot be read"],
+            ["fleet_secrets, which cannot be read"],
         ),
         (
             {
-                "git_access_keys": [
+                "fleet_git_keys": [
                     {"name": "own", "users": ["alice"]},
                     {"name": "lab", "source": "shared", "private_key": "hush"},
                 ]
             },
             {},
-            {"git_access_keys": [{"name": "own", "users": ["alice"]}]},
+            {"fleet_git_keys": [{"name": "own", "users": ["alice"]}]},
             ["the shared key lab for git"],
         ),
         (
             {
-                "training_run_runs": [{"name": "r", "env": {"A": "1"}, "command": "{{ do }}"}],
+                "fleet_runs": [{"name": "r", "env": {"A": "1"}, "command": "{{ do }}"}],
                 "do": "x",
             },
-            {"training_run_runs": [{"name": "r", "env": {"A": "1"}, "command": "x"}]},
-            {"training_run_runs": [{"name": "r", "env": {"A": "1"}, "command": "x"}], "do": "x"},
+            {"fleet_runs": [{"name": "r", "env": {"A": "1"}, "command": "x"}]},
+            {"fleet_runs": [{"name": "r", "env": {"A": "1"}, "command": "x"}], "do": "x"},
             [],
         ),
         (
             {
-                "training_run_runs": [{"name": "r", "env": {"A": "{{ vault_a }}"}}],
+                "fleet_runs": [{"name": "r", "env": {"A": "{{ vault_a }}"}}],
                 "vault_a": "hush",
             },
-            {"training_run_runs": [{"name": "r", "env": {"A": "hush"}}]},
-            {"training_run_runs": [{"name": "r", "env": {}, "enabled": False}]},
+            {"fleet_runs": [{"name": "r", "env": {"A": "hush"}}]},
+            {"fleet_runs": [{"name": "r", "env": {}, "enabled": False}]},
             ["the run r, whose env is made of something else"],
         ),
         (
-            {"training_run_runs": [{"name": "r", "env": {"A": Encrypted("hush")}}]},
+            {"fleet_runs": [{"name": "r", "env": {"A": Encrypted("hush")}}]},
             {},
-            {"training_run_runs": [{"name": "r", "env": {}, "enabled": False}]},
+            {"fleet_runs": [{"name": "r", "env": {}, "enabled": False}]},
             ["the run r, whose env is made of something else"],
         ),
-        ({"host_base_locale": Encrypted("hush")}, {}, {}, []),
+        ({"fleet_locale": Encrypted("hush")}, {}, {}, []),
         (
-            {"python_env_index_url": "https://robot:hush@example.org/simple"},
+            {"fleet_index_url": "https://robot:hush@example.org/simple"},
             {},
             {},
-            ["python_env_index_url, as it is made of secrets"],
+            ["fleet_index_url, as it is made of secrets"],
         ),
         (
             {
                 "user_shell_snapshots": {"alice": "hush"},
-                "user_shell_people": [
+                "fleet_shells": [
                     {"user": "alice", "dotfiles": {"folder": "~/d"}},
                     {"user": "bob", "dotfiles": {"repo": "x"}},
                 ],
@@ -176,7 +191,7 @@ def shown(
             {},
             {
                 "user_shell_snapshots": {},
-                "user_shell_people": [
+                "fleet_shells": [
                     {"user": "alice"},
                     {"user": "bob", "dotfiles": {"repo": "x"}},
                 ],
@@ -185,37 +200,37 @@ def shown(
         ),
         (
             {
-                "env_secrets_sets": [{"name": "a", "variables": {"A": "hush"}}],
-                "notebook_server_notebooks": [
+                "fleet_secrets": [{"name": "a", "variables": {"A": "hush"}}],
+                "fleet_notebooks": [
                     {"name": "x", "secrets": ["a"]},
                     {"name": "y"},
                 ],
             },
             {},
-            {"env_secrets_sets": [], "notebook_server_notebooks": [{"name": "y"}]},
-            ["variables of the secrets a", "x of notebook_server_notebooks, for its secrets"],
+            {"fleet_secrets": [], "fleet_notebooks": [{"name": "y"}]},
+            ["variables of the secrets a", "x of fleet_notebooks, for its secrets"],
         ),
         (
-            {"ray_cluster_head": "solo", "fleet_ray_token": "hush"},
+            {"fleet_ray_head": "solo", "fleet_ray_generated_token": "hush"},
             {},
-            {"ray_cluster_head": ""},
+            {"fleet_ray_head": ""},
             ["the Ray cluster, whose token only a controller has"],
         ),
         # Without a word: the workers of the slice agree on keys by themselves.
         (
-            {"training_run_keys": {"digits": "hush"}, "training_run_log_files": 3},
+            {"training_run_keys": {"digits": "hush"}, "fleet_run_log_files": 3},
             {},
-            {"training_run_log_files": 3},
+            {"fleet_run_log_files": 3},
             [],
         ),
         (
             {
                 "training_run_keys": "{{ [] | tpu.fleet.gang_keys(tpu_vm_name, 'hush') }}",
                 "tpu_vm_name": "solo",
-                "training_run_log_files": 3,
+                "fleet_run_log_files": 3,
             },
             {},
-            {"tpu_vm_name": "solo", "training_run_log_files": 3},
+            {"tpu_vm_name": "solo", "fleet_run_log_files": 3},
             [],
         ),
     ],

@@ -148,6 +148,21 @@ class TestRole:
         }
         assert specified <= made, "only Ansible evaluates it"
 
+    def test_what_is_read_of_the_fleet_file_is_read_by_both_names(self, role: Path) -> None:
+        """A variable of this role has a default for that; one of another role is not known here."""
+        defaults = load(role / "defaults" / "main.yml") or {}
+        for folder in ("defaults", "handlers", "tasks", "templates", "vars"):
+            for path in (role / folder).glob("*.*"):
+                text = re.sub(r"(?m)^ *#.*", "", path.read_text())
+                for name in FLEET_NAMES.keys() & set(re.findall(r"\w+", text)):
+                    if name.startswith(f"{role.name}_"):
+                        assert name in defaults, f"{path}: {name}"
+                        continue
+                    other = FLEET_NAMES[name]
+                    uses = re.findall(rf"\b{name}\b(?! \| default\({other} \|)", text)
+                    first = len(re.findall(rf"\b{other} \| default\({name} \|", text))
+                    assert len(uses) == first, f"{path}: {name} without {other}"
+
     def test_every_option_has_type_and_description(self, role: Path) -> None:
         assert without_description("", options_of(role)) == []
 

@@ -107,7 +107,7 @@ def without_fleet(key: str, value: Any) -> Any:
     """Return a default as it is where the fleet file says nothing: a value, or a template."""
     if key not in FLEET_NAMES:
         return value
-    found = re.fullmatch(rf"{{{{ {FLEET_NAMES[key]} \| default\((.*)\) }}}}\s*", value)
+    found = re.fullmatch(rf"{{{{ {FLEET_NAMES[key]} \| default\((.*)\) }}}}\s*", value, re.DOTALL)
     assert found, f"{key} does not take the value of {FLEET_NAMES[key]}"
     return f"{{{{ {found[1]} }}}}" if "default(" in found[1] else expression(found[1], {})
 

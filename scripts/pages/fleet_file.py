@@ -45,8 +45,10 @@ HEAD = """\
 # The fleet file, key by key
 
 The fleet file consists of the variables below, in `inventory/group_vars/all/*.yml` of your
-inventory, in one file or several. [`fleet-file.example.yml`](fleet-file.example.yml) uses every
-key. [getting-tpus.md](getting-tpus.md) explains how the keys of a slice work together.
+inventory, in one file or several. All begin with `fleet_`. The roles' own variables, which their
+READMEs have, are for playbooks that apply a role alone, and are refused in the files beside the
+inventory. [`fleet-file.example.yml`](fleet-file.example.yml) uses every key.
+[getting-tpus.md](getting-tpus.md) explains how the keys of a slice work together.
 
 A relative path starts at the folder of the inventory, where `fleet.tpu.yml` is: `../code` is beside
 this folder. In a template write `inventory_dir`, as in

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import own_name
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
+    FLEET_NAMES,
+    own_name,
+    renamed,
+)
 from fleet import NOTHING, ROOT, Fleet, changes, wait_until
 
 # In CI tests/unit has the files of earlier versions that are read.
@@ -98,7 +102,9 @@ def test_its_machines_and_runs_are_taken_over(elders: Fleet, earlier: Path, appl
 
     wait_until("the run", running, 90)
     before = fleet.status(HOST, "long")
-    # As it is by default.
+    # The new names, as one does by hand, and what applies it by default.
+    shipped = fleet.inventory / "group_vars" / "all" / "fleet.yml"
+    shipped.write_text(renamed(shipped.read_text(), FLEET_NAMES))
     fleet.declare(FLEET)
     fleet.play("site.yml")
     wait_until("the run after it", running, 30)

@@ -246,8 +246,8 @@ def old_names(
 
     `places` returns the file that has a variable, if it is known.
     """
-    problems = []
-    for name in (own for own in FLEET_NAMES if own in set(names)):
+    problems, there = [], set(names)
+    for name in (own for own in FLEET_NAMES if own in there):
         place = places(name)
         message = "is no variable of the fleet file" + (f", in {place}" if place else "")
         problems.append(Problem(name, None, message, f"Rename it to {FLEET_NAMES[name]}"))

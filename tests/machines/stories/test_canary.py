@@ -21,6 +21,7 @@ import pytest
 import requests
 import yaml
 from ansible_collections.tpu.fleet.plugins.filter.gang_keys import gang_keys
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import in_fleet_file
 from canary import Search, Watch
 from fleet import NOTHING, ROOT, Fleet, wait_until
 
@@ -174,7 +175,7 @@ def test_every_place_for_a_secret_has_one_in_this_story() -> None:
     places: set[str] = set()
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
-            places |= secret_options(entry["options"])
+            places |= secret_options(in_fleet_file(entry["options"]))
     assert "fleet_secrets.variables" in places
     assert {place for place in places if not declared({**FLEET, **AWAY}, place)} == MADE
 

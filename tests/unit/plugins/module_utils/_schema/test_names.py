@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,14 @@ def test_old_names_are_refused_all_at_once_with_the_new_ones() -> None:
         str(alone)
         == "training_run_runs: is no variable of the fleet file. Rename it to fleet_runs."
     )
+
+
+def test_the_script_renames_whole_words_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = tmp_path / "old.yml", tmp_path / "new.yml"
+    old.write_text("# host_base_locale\ntraining_run_runs: []\nmy_training_run_runs: 1\n")
+    new.write_text("fleet_runs: []\n")
+    runpy.run_path(str(ROOT / "scripts/rename_fleet_names.py"))["main"]([str(old), str(new)])
+    assert old.read_text() == "# fleet_locale\nfleet_runs: []\nmy_training_run_runs: 1\n"
+    assert capsys.readouterr().out == f"{old}\n"

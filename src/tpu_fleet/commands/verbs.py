@@ -181,7 +181,12 @@ def gangs_of(known: Known, names: Sequence[str], runs: Iterable[Run], wanted: st
 
 def find(many: Many, wanted: Sequence[str]) -> tuple[list[Gang], Answers]:
     """Ask the workers for the runs; refuse an unknown one before anything is changed."""
-    known, names = many.workers()
+    return many.chosen(lambda known: find_in(known, many, wanted))[1]
+
+
+def find_in(known: Known, many: Many, wanted: Sequence[str]) -> tuple[list[Gang], Answers]:
+    """Ask the chosen workers of a fleet for the runs; refuse an unknown one."""
+    names = many.names_in(known)
     with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
         answers = ask_for_runs(known, names, many.user, False, many.settings, many.retry)
     remember(answers, known)

@@ -130,7 +130,7 @@ def sync(
 
     Only changed files travel, and no worker switches before all have the version. Other runs, other
     roles and the rest of the fleet file are left alone: when RUN itself differs from what is
-    applied, this names the difference, and tpu.fleet.site applies it. Several runs that share a
+    applied, this names the difference, and tpu-fleet apply applies it. Several runs that share a
     tree are named together.
 
     \b
@@ -212,7 +212,7 @@ class Asked:
         elif board.declared.elsewhere and switched:
             click.echo(
                 f"Tree {board.declared.tree} is also on {', '.join(board.declared.elsewhere)}, "
-                "which tpu.fleet.site brings to this version.",
+                "which tpu-fleet apply brings to this version.",
                 err=True,
             )
         failed = any(run["next"] and run["state"] == "failed" for s in slices for run in s["runs"])

@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
-from ..history.record import remember
+from ..history.record import note_stops, remember
 from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
@@ -302,6 +302,7 @@ class Work:
                 hosts = in_order({host for gang in left for host in gang.hosts} - set(self.lost))
                 user = self.many.user
                 answers = ask_for_runs(self.known, hosts, user, False, settings, retry=False)
+                note_stops(answers, self.known)
                 for one in answers.results:
                     away[one.name] = 0 if one.ok else away.get(one.name, 0) + 1
                     if away[one.name] >= AWAY:

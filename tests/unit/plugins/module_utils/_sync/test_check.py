@@ -114,8 +114,7 @@ def test_a_tree_that_is_not_as_declared_is_refused() -> None:
     assert "Tree toy was never installed here." in found(order("digits"), record={})[0]
     said = found(order("digits"), record={**RECORD, "owner": "eve"})
     assert said == [
-        "Tree toy: owner is 'bob' in the fleet file and 'eve' here. "
-        "Run tpu-fleet apply first."
+        "Tree toy: owner is 'bob' in the fleet file and 'eve' here. Run tpu-fleet apply first."
     ]
     assert "kind is 'snapshot'" in found(order("digits"), record={**RECORD, "kind": "git"})[0]
 

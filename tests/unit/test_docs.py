@@ -223,7 +223,7 @@ def test_people_apply_the_fleet_file_by_the_command() -> None:
 
 def test_the_tutorial_goes_on_as_init_says() -> None:
     typed = re.findall(r"^\$ (.*)$", (DOCS / "tutorial.md").read_text(), re.MULTILINE)
-    steps = next_steps(Path("../lab"), Answers(endpoint=ENDPOINT, slice="pair"))
+    steps = next_steps(Path("lab"), Answers(endpoint=ENDPOINT, slice="pair"))
     places = [typed.index(step) for step, _about in steps]
     assert places == sorted(places)
 

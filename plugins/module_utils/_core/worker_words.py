@@ -1031,7 +1031,7 @@ def _applied_event(words: Words) -> dict[str, Any]:
 def _run_change(words: Words) -> dict[str, Any]:
     return {
         "run": words.word("run", ENTRY_NAME),
-        "does": words.word("does", re.compile(r"started|restarted|stopped")),
+        "does": words.word("does", re.compile(r"started|restarted|stopped|not started")),
         "why": list(words.texts("why", 50)),
         "note": words.text("note"),
     }

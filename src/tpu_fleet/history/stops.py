@@ -13,17 +13,14 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import read_json
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
+from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.stops import FILE, read_stops
 
 from ..workers.ask.run_view import Run
 from ..workers.inventory.hosts import NO_CONFIG, Known
 from ..workers.inventory.lookup import read_known
 
-FILE = "stopped.json"
 _BY = re.compile(r"[\w.@-]{1,100}")
-Stops = dict[str, dict[str, str]]
-"""The person who keeps a run stopped, by slice and run."""
 
 
 def folder_of(known: Known) -> Path | None:
@@ -39,7 +36,7 @@ def note(folder: Path | None, runs: Iterable[Run]) -> None:
     """
     if folder is None:
         return
-    before = read(folder)
+    before = read_stops(folder)
     stops = {name: dict(runs_there) for name, runs_there in before.items()}
     for (slice_name, run), by in _seen(runs).items():
         here = stops.setdefault(slice_name, {})
@@ -51,16 +48,6 @@ def note(folder: Path | None, runs: Iterable[Run]) -> None:
     if stops != before:
         text = json.dumps(stops, indent=1, sort_keys=True) + "\n"
         write_atomically(str(folder / FILE), text, mode=0o600, uid=os.getuid(), gid=os.getgid())
-
-
-def read(folder: Path) -> Stops:
-    """Return what is kept; nothing where the file is missing or of another form."""
-    stored = read_json(folder / FILE)
-    return {
-        name: {run: by for run, by in runs.items() if isinstance(by, str)}
-        for name, runs in stored.items()
-        if isinstance(runs, dict)
-    }
 
 
 def _seen(runs: Iterable[Run]) -> dict[tuple[str, str], str]:

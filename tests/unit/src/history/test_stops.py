@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
+from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.stops import FILE, read_stops
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list import (
     list_path,
     list_text,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
-from tpu_fleet.history.stops import FILE, folder_of, note, read
+from tpu_fleet.history.stops import folder_of, note
 from tpu_fleet.workers.ask.run_view import Run
 from tpu_fleet.workers.inventory.hosts import NO_CONFIG, Known
 
@@ -25,13 +26,13 @@ def run(host: str, by: str = "", name: str = "digits") -> Run:
 
 def test_a_stop_is_kept_until_the_run_is_seen_started(tmp_path: Path) -> None:
     note(tmp_path, [run("pair-w0"), run("pair-w1", "eve@x"), run("solo", "bob@y", "words")])
-    assert read(tmp_path) == {"pair": {"digits": "eve@x"}, "solo": {"words": "bob@y"}}
+    assert read_stops(tmp_path) == {"pair": {"digits": "eve@x"}, "solo": {"words": "bob@y"}}
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     # The slice is gone, or its workers do not answer: nothing is known of its runs.
     note(tmp_path, [run("solo", "bob@y", "words")])
-    assert read(tmp_path)["pair"] == {"digits": "eve@x"}
+    assert read_stops(tmp_path)["pair"] == {"digits": "eve@x"}
     note(tmp_path, [run("pair-w0"), run("pair-w1")])
-    assert read(tmp_path) == {"solo": {"words": "bob@y"}}
+    assert read_stops(tmp_path) == {"solo": {"words": "bob@y"}}
 
 
 def test_nothing_is_written_where_nothing_is_new(tmp_path: Path) -> None:
@@ -46,15 +47,7 @@ def test_nothing_is_written_where_nothing_is_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by", ["{{ lookup('pipe', 'id') }}", "a b", "x" * 101])
 def test_what_a_worker_says_is_a_name_or_not_kept(tmp_path: Path, by: str) -> None:
     note(tmp_path, [run("pair-w0", by)])
-    assert read(tmp_path) == {"pair": {"digits": "an unknown person"}}
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"pair": 1}', '{"pair": {"digits": 7}}'])
-def test_a_broken_file_has_no_stop(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text)
-    assert not any(read(tmp_path).values())
-    note(tmp_path, [run("pair-w0", "eve@x")])
-    assert read(tmp_path) == {"pair": {"digits": "eve@x"}}
+    assert read_stops(tmp_path) == {"pair": {"digits": "an unknown person"}}
 
 
 def test_the_folder_is_that_of_the_ssh_configuration(

@@ -243,6 +243,10 @@ def compare_and_look(reader: Reader) -> None:
     assert re.search(r"wide.* 600\b", said)
     assert "--hidden 512" in said
     assert "running" in reader.type_and_draw([start], "start")
+    end = time.monotonic() + 180
+    while not re.search(r"example .*running +4 +\d+ +[\d.]+/s", reader.look("tpu-fleet runs")):
+        assert time.monotonic() < end, "the started run does not go on"
+        time.sleep(2)
     look_at_page(reader, page)
 
 

@@ -19,6 +19,8 @@ from ports import free_port
 from terminal import Terminal
 from terminal_picture import TALLEST, picture
 
+from tpu_fleet.commands.cloud import ENDPOINT
+
 ROOT = Path(__file__).resolve().parents[3]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 COLUMNS, ROWS = 80, 24
@@ -121,7 +123,7 @@ class Reader:
             self.wide[name] = found
         text = text.replace(str(self.folder / "state"), "/root/.local/state/tpu-fleet")
         text = text.replace(str(self.folder), "/root").replace(f" --port {PORT}", "")
-        text = text.replace(f":{PORT}/", ":8470/")
+        text = text.replace(f"http://127.0.0.1:{PORT}/", ENDPOINT)
         rows = self.terminal.rows if name in LAST_SCREEN else TALLEST
         drawn = picture(title, [(0, text)], self.terminal.columns, rows)
         (self.pictures / f"tutorial-{name}.svg").write_text(drawn)

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
@@ -35,6 +36,7 @@ from ..plugin_utils._core import progress
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._core.stoppable import stoppable
 from ..plugin_utils._fleet.options import files_in, options_of, params_of, said_of
+from ..plugin_utils._fleet.stops import read_stops
 
 display = Display()
 # What is asked for beside the fleet file, as variables fleet_<option>.
@@ -92,7 +94,12 @@ class ActionModule(ActionBase):
             if run.get("enabled", True):
                 for name in run.get("slices", ()):
                     found.setdefault(str(name), []).append(str(run["name"]))
-        return found
+        state = said_of(variables, self._templar.template, ("state_dir",)).get("state_dir")
+        stopped = read_stops(Path(str(state)).expanduser()) if state else {}
+        return {
+            name: [run for run in runs if run not in stopped.get(name, {})]
+            for name, runs in found.items()
+        }
 
     def _carry_out(self, params: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
         """Make the fleet what is wanted, or say what that would take; return the result."""

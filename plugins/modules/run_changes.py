@@ -32,6 +32,10 @@ options:
     type: list
     elements: str
     default: []
+  stopped:
+    description: 'The persons who have stopped runs of the slice, by the name of the run.'
+    type: dict
+    default: {}
   folder: {description: The folder of the definitions., type: path, default: /etc/tpu-fleet/runs}
 extends_documentation_fragment:
   - tpu.fleet.internal
@@ -48,6 +52,7 @@ EXAMPLES = r"""
 RETURN = r"""#"""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -67,6 +72,7 @@ def changes(params: dict[str, Any], files: RunFiles) -> list[Change]:
         for path, file in paths.items()
         if path.parent == Path(params["folder"]) and path.suffix == ".json"
     }
+    kept = kept_stopped(params["stopped"], files)
     for run, definition in declared.items():
         change = change_of(
             run,
@@ -75,13 +81,23 @@ def changes(params: dict[str, Any], files: RunFiles) -> list[Change]:
             definition,
             f"{params['folder']}/{run}.env.json" in params["changed_paths"],
             files.status(run),
-            files.stopped_by(run),
+            files.stopped_by(run) or kept.get(run, ""),
         )
         found += [change] if change else []
     new = {run: one for run, one in declared.items() if not files.definition(run)}
     return found + [
         gone(run, files.status(run), files.definition(run), new) for run in params["gone"]
     ]
+
+
+def kept_stopped(stopped: Mapping[str, str], files: RunFiles) -> dict[str, str]:
+    """Return the stopped runs that are new on this machine, each with the person who stopped it."""
+    return {run: by for run, by in stopped.items() if not files.definition(run)}
+
+
+def mark_file(run: str, by: str, files: RunFiles) -> dict[str, str]:
+    """Return the mark that keeps a run stopped, as tpu-fleet stop writes it."""
+    return {"path": str(files.mark(run)), "content": json.dumps({"by": by}) + "\n"}
 
 
 def main() -> None:
@@ -92,6 +108,7 @@ def main() -> None:
             "enabled": {"type": "list", "elements": "str", "default": []},
             "changed_paths": {"type": "list", "elements": "str", "default": []},
             "gone": {"type": "list", "elements": "str", "default": []},
+            "stopped": {"type": "dict", "default": {}},
             "folder": {"type": "path", "default": "/etc/tpu-fleet/runs"},
         },
         supports_check_mode=True,
@@ -99,9 +116,11 @@ def main() -> None:
     files = RunFiles()
     files.definitions = Path(module.params["folder"])
     found = changes(module.params, files)
+    kept = kept_stopped(module.params["stopped"], files)
     module.exit_json(
         changed=False,
-        held=[run for run in module.params["enabled"] if files.stopped_by(run)],
+        held=[run for run in module.params["enabled"] if files.stopped_by(run) or run in kept],
+        marks=[mark_file(run, by, files) for run, by in kept.items()],
         run_changes=[asdict(change) for change in found],
         lines=[change.line() for change in found],
     )

@@ -205,10 +205,19 @@ def test_every_variable_of_the_playbooks_is_explained() -> None:
                 assert any(f"`{default}`" in row for row in rows), f"{name}: {default}"
 
 
+def test_people_apply_the_fleet_file_by_the_command() -> None:
+    typed = re.compile(r"(?:\$ |`)ansible-playbook (?:tpu\.fleet\.site|site\.yml)")
+    # What both are is on these pages.
+    both = {"apply.md", "install.md"}
+    pages = [page for page in DOCS.glob("*.md") if page.name not in both]
+    assert [page.name for page in pages if typed.search(page.read_text())] == []
+    assert all(typed.search((DOCS / name).read_text()) for name in both)
+
+
 def test_the_tutorial_goes_on_as_init_says() -> None:
     typed = re.findall(r"^\$ (.*)$", (DOCS / "tutorial.md").read_text(), re.MULTILINE)
-    steps = next_steps(Path("../lab"), Answers(endpoint=ENDPOINT, slice="pair"))
-    places = [typed.index(step.partition("#")[0].rstrip()) for step in steps]
+    steps = next_steps(Path("lab"), Answers(endpoint=ENDPOINT, slice="pair"))
+    places = [typed.index(step) for step, _about in steps]
     assert places == sorted(places)
 
 

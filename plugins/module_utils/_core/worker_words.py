@@ -390,6 +390,8 @@ class RunStatus:
     exit_code: int | None = None
     signal: int | None = None
     reason: str = ""
+    stopped_by: str = ""
+    """The person who keeps it stopped, with `tpu-fleet stop`; empty if it may run."""
     problems: tuple[str, ...] = ()
     behind: str = ""
     behind_user: str = ""
@@ -463,6 +465,7 @@ def _whole_status(words: Words) -> RunStatus:
         exit_code=words.number("exit_code", -LARGEST, default=None),
         signal=words.number("signal", default=None),
         reason=words.text("reason"),
+        stopped_by=words.text("stopped_by", "", 100),
         problems=words.texts("problems"),
         behind=queue.text("behind"),
         behind_user=queue.text("user"),
@@ -1028,7 +1031,7 @@ def _applied_event(words: Words) -> dict[str, Any]:
 def _run_change(words: Words) -> dict[str, Any]:
     return {
         "run": words.word("run", ENTRY_NAME),
-        "does": words.word("does", re.compile(r"started|restarted|stopped")),
+        "does": words.word("does", re.compile(r"started|restarted|stopped|not started")),
         "why": list(words.texts("why", 50)),
         "note": words.text("note"),
     }

@@ -152,12 +152,14 @@ class RunFiles:
     def _held(self, run: str, told: dict[str, Any]) -> dict[str, Any]:
         """Return state and reason of a run that is kept stopped, also if it ended otherwise."""
         by = self.stopped_by(run)
-        if not by or told.get("state") in ENDED:
+        if not by:
             return {}
+        if told.get("state") in ENDED:
+            return {"stopped_by": by}
         reason = f"{by} stopped it; to start it: tpu-fleet start {run}"
         # After a power failure the status is that of before, and no agent corrects it.
         stopped = {} if self._agent_lives(told) else {"state": STOPPED}
-        return {"reason": reason, **stopped}
+        return {"reason": reason, "stopped_by": by, **stopped}
 
     def _agent_lives(self, told: dict[str, Any]) -> bool:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 from .._roles.training_run.changes import KEYS
 from .order import Order, changed_paths
 
-SITE = "Run ansible-playbook tpu.fleet.site first."
+SITE = "Run tpu-fleet apply first."
 # What differs between workers of a slice, and between versions of the code.
 _OWN = ("worker", "workdir", "code")
 _PLACES = {"hosts": "the addresses of its workers"}

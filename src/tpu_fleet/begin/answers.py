@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -25,6 +26,8 @@ FLEET_KEY = "{{ fleet_ssh_public_key }}"
 """The key that Ansible itself logs in with, which Ansible fills in."""
 SOME_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 43}"
 UNLIMITED = "fleet_allocations: unrestricted\n"
+COLUMNS = 80
+"""The width of what is written; only what a person gave may be wider, such as a key."""
 LINE_FOR_EDITORS = "# yaml-language-server: $schema=../../../fleet.schema.json"
 
 
@@ -109,9 +112,11 @@ def fleet_file(answers: Answers) -> str:
     parts = [
         LINE_FOR_EDITORS,
         "---",
-        "# The declared state: slices, people, environments, code and runs.",
-        "# Pages that are named here are in docs/ of tpu.fleet; fleet-file.md has every key.",
-        "\n# What the grant allows. Nothing is ever created outside of it (grant.md).",
+        _comment(
+            "The declared state: slices, people, environments, code and runs. Pages that are named "
+            "here are in docs/ of tpu.fleet; fleet-file.md has every key."
+        ),
+        "\n" + _comment("What the grant allows. Nothing is ever created outside of it (grant.md)."),
         answers.grant.rstrip(),
         *(section(answers) for section in (_slices, _people, _environment, _code, _run)),
     ]
@@ -120,18 +125,18 @@ def fleet_file(answers: Answers) -> str:
 
 def connection_file(answers: Answers) -> str:
     """Write fleet.tpu.yml, which says where the fleet is."""
-    endpoint = (
-        "# The local cloud. For Google take this line out, and write your project's id above.\n"
-        + _yaml({"api_endpoint": answers.endpoint})
-    )
+    about = "The local cloud. For Google take this line out, and write your project's id above."
+    endpoint = _comment(about) + "\n" + _yaml({"api_endpoint": answers.endpoint})
     lines = [
         "---",
-        "# Where the fleet is. Everything else is in group_vars/all/fleet.yml.",
+        _comment("Where the fleet is. Everything else is in group_vars/all/fleet.yml."),
         "plugin: tpu.fleet.tpu",
         _yaml({"projects": [answers.project]}),
         *([endpoint] if answers.endpoint else []),
-        "# The label of this fleet's resources. Nothing without it is changed or deleted. A second",
-        "# fleet in the same project needs another owner.",
+        _comment(
+            "The label of this fleet's resources. Nothing without it is changed or deleted. A "
+            "second fleet in the same project needs another owner."
+        ),
         _yaml({"owner": answers.owner}),
     ]
     return "\n".join(lines) + "\n"
@@ -149,13 +154,13 @@ def _slices(answers: Answers) -> str:
         "on_grant_end": "delete" if answers.ends else "",
     }
     about = (
-        "# The slices. They cost money while they exist, except for what a free grant covers.\n"
-        "# A further entry is a further slice; for several zones and queues see getting-tpus.md."
+        "The slices. They cost money while they exist, except for what a free grant covers. "
+        "A further entry is a further slice; for several zones and queues see getting-tpus.md."
     )
     if answers.ends:
         about += (
-            "\n# What exists when the grant has ended costs money. `on_grant_end: delete` deletes "
-            "it\n# then, if `tpu-fleet watch` or a daily `grant expire` runs; data disks stay."
+            " What exists when the grant has ended costs money. `on_grant_end: delete` deletes it "
+            "then, if `tpu-fleet watch` or a daily `grant expire` runs; data disks stay."
         )
     return _section(about, "fleet_slices", entry)
 
@@ -171,8 +176,8 @@ def _people(answers: Answers) -> str:
         for uid, person in enumerate(answers.people, FIRST_UID)
     ]
     about = (
-        "# Users and accounts on all machines. `sudo: all` gives administrator rights;\n"
-        "# `slices: [NAME]` limits an account to these. What people need to log in: onboarding.md."
+        "Users and accounts on all machines. `sudo: all` gives administrator rights; "
+        "`slices: [NAME]` limits an account to these. What people need to log in: onboarding.md."
     )
     return _section(about, "fleet_users", *entries)
 
@@ -187,7 +192,7 @@ def _environment(answers: Answers) -> str:
         "framework": answers.framework,
         "requirements": f"{code.name}/requirements.txt" if code and code.requirements else "",
     }
-    about = "# The Python environments, the same on all machines; `packages` adds to them."
+    about = "The Python environments, the same on all machines; `packages` adds to them."
     return _section(about, "fleet_venvs", entry)
 
 
@@ -195,10 +200,10 @@ def _code(answers: Answers) -> str:
     code = answers.code
     if code is None:
         return ""
-    about = "# The code, the same version on all machines.\n" + (
-        "# `version` chooses a branch, tag or commit. For private repositories: git-access.md."
+    about = "The code, the same version on all machines. " + (
+        "`version` chooses a branch, tag or commit. For private repositories: git-access.md."
         if code.repo
-        else "# A relative folder begins at the folder `inventory`."
+        else "A relative folder begins at the folder `inventory`."
     )
     # git reads a private repository with the keys of the owner.
     owner = answers.user if code.repo else "root"
@@ -216,21 +221,31 @@ def _run(answers: Answers) -> str:
         "user": answers.user,
         "venv": answers.framework if answers.framework != "none" else "",
         "code": code,
-        "command": answers.command,
+        "command": _command(answers.command),
         "checkpoint_dir": answers.checkpoints,
     }
     where = (
         "checkpoint_dir outlives the slice."
         if answers.checkpoints
-        else "Checkpoints are on the\n# machine's own disk, which a preemption deletes with the "
-        "slice. To keep them:\n# `checkpoint_dir: gs://BUCKET/FOLDER`."
+        else "Checkpoints are on the machine's own disk, which a preemption deletes with the "
+        "slice. To keep them: `checkpoint_dir: gs://BUCKET/FOLDER`."
     )
-    about = f"# The runs. Each goes on after reboots until it has succeeded. {where}"
+    about = f"The runs. Each goes on after reboots until it has succeeded. {where}"
     return _section(about, "fleet_runs", entry)
 
 
+def _command(command: str) -> str:
+    """Return a command that is written on a line of its own where it is too long."""
+    return _Long(command) if len(f"    command: {command}") > COLUMNS else command
+
+
+def _comment(text: str) -> str:
+    how: Any = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(text, COLUMNS, initial_indent="# ", subsequent_indent="# ", **how)
+
+
 def _section(about: str, variable: str, *entries: Mapping[str, Any]) -> str:
-    return f"\n{about}\n{list_variable(variable, entries)}" if entries else ""
+    return f"\n{_comment(about)}\n{list_variable(variable, entries)}" if entries else ""
 
 
 def list_variable(variable: str, entries: Iterable[Mapping[str, Any]]) -> str:
@@ -249,6 +264,17 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+class _Long(str):
+    """A text that is written below its key, after `>-`."""
+
+    __slots__ = ()
+
+
+_Dumper.add_representer(
+    _Long, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=">")
+)
 
 
 def _yaml(value: Any) -> str:

@@ -17,7 +17,7 @@ from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import Run
 from ..workers.inventory.hosts import Known, select
-from ..workers.inventory.lookup import ask_or_say_why, known_fleet
+from ..workers.inventory.lookup import ask_or_say_why, chosen, known_fleet
 from ..workers.inventory.names import NameOf
 from ..workers.login import LOST, Login, keep_open, ssh_command
 from ..workers.logs.plan import pause_after
@@ -56,6 +56,10 @@ class Meant:
     run: str
     slice: str | None = None
     worker: int | None = None
+
+    def names_in(self, known: Known) -> list[str]:
+        """Return the names of the workers that may have it."""
+        return select(known, [self.slice] if self.slice else [], None)
 
 
 def choose(runs: Sequence[Run], meant: Meant) -> Run:
@@ -163,16 +167,15 @@ def attach(
         raise click.ClickException(f"This is not a terminal. Use: tpu-fleet logs -f {run}")
 
     def show() -> int:
-        known = known_fleet(False)
-        names = select(known, [slice_name] if slice_name else [], None)
-        chosen, answers = find(known, names, Meant(run, slice_name, worker), user)
-        refusal = why_not(chosen, answers.runs)
+        meant = Meant(run, slice_name, worker)
+        found, answers = chosen(lambda known: find(known, meant.names_in(known), meant, user))[1]
+        refusal = why_not(found, answers.runs)
         if refusal:
             raise click.ClickException(refusal)
-        if worker is None and chosen.worker:
-            click.echo(f"Worker 0 did not report {run}; attaching on {chosen.host}.", err=True)
+        if worker is None and found.worker:
+            click.echo(f"Worker 0 did not report {run}; attaching on {found.host}.", err=True)
         # The worker's address may have been updated meanwhile.
-        return hold(known_fleet(False), chosen, user, read_only, retry)
+        return hold(known_fleet(False), found, user, read_only, retry)
 
     context.exit(guarded(show, "Interrupted."))
 

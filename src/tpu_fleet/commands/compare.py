@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -181,13 +182,23 @@ def _coloured(line: str, colours: Mapping[str, str]) -> str:
     return before + edge + shown_after
 
 
-def differences(found: Sequence[Compared]) -> list[str]:
-    """Return what differs between the declarations: for each key a line for each run."""
+def differences(found: Sequence[Compared], width: int) -> list[str]:
+    """Return what differs between the declarations: each key, and its value for each run.
+
+    Lines are broken between words at the width.
+    """
     lines = []
     for key, values in declared.differing([one.declared for one in found]):
         lines.append(shown(key))
         for one, value in zip(found, values, strict=True):
-            lines.append(f"  {one.letter}  {shown(value, declared.LONGEST)}")
+            text = f"  {one.letter}  {shown(value, declared.LONGEST)}"
+            lines += wrap(
+                text,
+                width,
+                subsequent_indent=" " * 5,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
     return lines
 
 
@@ -321,7 +332,7 @@ def compare(
         title = " and ".join(dict.fromkeys(one.key for one in found if one.key))
         click.echo("\n".join([visible(f"{title} by {by}"), *lines, ""]))
     print_tables(console, table_of(found))
-    different = differences(found)
+    different = differences(found, console.width)
     if different:
         click.echo(visible("\n".join(["\nWhat differs", *different])))
     unknown = [one.view.name for one in found if one.declared is None]

@@ -16,7 +16,7 @@ from ..show.output import colours_here
 HELP = "?"
 BACK = "<"
 END_OF_TEXT = "."
-WIDEST = 100
+WIDEST = 80
 T = TypeVar("T")
 
 

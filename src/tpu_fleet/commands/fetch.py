@@ -16,7 +16,7 @@ from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import Answers, ask_for_runs
-from ..workers.inventory.hosts import in_order
+from ..workers.inventory.hosts import Known, in_order
 from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError
 from ..workers.play import Event, play, problem_of
@@ -87,6 +87,15 @@ def fetched_of(event: Event) -> Fetched | None:
     )
 
 
+def find(known: Known, names: Sequence[str], wanted: Sequence[str]) -> tuple[Answers, list[str]]:
+    """Ask workers for their runs; return the answers, and the workers that have the runs."""
+    with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
+        answers = ask_for_runs(known, names)
+    for line in problems(answers.results):
+        click.echo(line, err=True)
+    return answers, workers_with(answers, wanted)
+
+
 def workers_with(answers: Answers, wanted: Sequence[str]) -> list[str]:
     """Return the workers that have the runs; fail for a run that none of them has."""
     unknown = [name for name in wanted if name not in answers.names]
@@ -135,13 +144,7 @@ def fetch(
 
     def work() -> int:
         many = Many(slices, limit, None, False, Settings(), None)
-        known, names = many.workers()
-        with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
-            answers = ask_for_runs(known, names)
-        lost = problems(answers.results)
-        for line in lost:
-            click.echo(line, err=True)
-        hosts = workers_with(answers, wanted)
+        answers, hosts = many.chosen(lambda known: find(known, many.names_in(known), wanted))[1]
         variables = {"run": ",".join(dict.fromkeys(wanted))}
         variables |= {"collect_to": str(to.expanduser().absolute())} if to else {}
         report = Report(machine_readable)

@@ -6,7 +6,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import click
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notices import notices
 
 from ..begin import look
-from ..begin.answers import Answers, data_of
+from ..begin.answers import COLUMNS, Answers, data_of
 from ..begin.files import EDITOR, files_of, in_the_way, write_all
 from .dialogue import BACK, HELP, Back, WrongAnswer, tell, wrapped
 from .interview import Interview
@@ -39,8 +39,8 @@ def is_person() -> bool:
     return sys.stdin.isatty()
 
 
-def next_steps(folder: Path, answers: Answers) -> list[str]:
-    """Return the commands that come next."""
+def next_steps(folder: Path, answers: Answers) -> list[tuple[str, str]]:
+    """Return the commands that come next, and what each is for."""
     local = bool(answers.endpoint)
     steps = [] if folder.resolve() == Path.cwd() else [(f"cd {shlex.quote(str(folder))}", "")]
     if local:
@@ -51,7 +51,7 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
         steps += [
             (
                 f"tpu-fleet cloud up --install{option}",
-                "start the local cloud, with machines: as root",
+                "the local cloud with machines, as root",
             ),
             ("tpu-fleet cloud delays all=0.5", "half a second for what takes minutes"),
         ]
@@ -66,7 +66,19 @@ def next_steps(folder: Path, answers: Answers) -> list[str]:
     ]
     if local:
         steps.append(("tpu-fleet cloud down", "remove the local cloud"))
-    return [f"{step:53} # {about}" if about else step for step, about in steps]
+    return steps
+
+
+def lines_of(steps: Sequence[tuple[str, str]]) -> list[str]:
+    """Return commands with what they are for behind them, or above where that is too long."""
+    short = [step for step, about in steps if about and len(step) + len(about) + 6 <= COLUMNS]
+    column = max(map(len, short), default=0)
+    lines = []
+    for step, about in steps:
+        line = f"  {step:{column}}  # {about}" if about else f"  {step}"
+        fits = not about or len(line) <= COLUMNS
+        lines += [line] if fits else [wrapped(f"  # {about}"), f"  {step}"]
+    return lines
 
 
 def _login(project: str) -> list[tuple[str, str]]:
@@ -265,5 +277,5 @@ def write(interview: Interview, folder: Path) -> None:
             )
         )
     tell("\nNext:")
-    for line in next_steps(folder, interview.answers):
-        tell(f"  {line}")
+    for line in lines_of(next_steps(folder, interview.answers)):
+        tell(line)

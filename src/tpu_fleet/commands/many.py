@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._inventory.connections import (
@@ -28,9 +28,10 @@ from ..show.output import exit_code, problems, summary
 from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import Known, select
-from ..workers.inventory.lookup import known_fleet
+from ..workers.inventory.lookup import chosen
 from .options import option_limit, option_slice
 
+T = TypeVar("T")
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
 
@@ -92,8 +93,15 @@ class Many:
 
     def workers(self, limit: str | None = None) -> tuple[Known, list[str]]:
         """Return the fleet, and the names of the chosen workers."""
-        known = known_fleet(bool(self.refresh))
-        return known, select(known, self.slices, limit or self.limit)
+        return self.chosen(lambda known: self.names_in(known, limit))
+
+    def names_in(self, known: Known, limit: str | None = None) -> list[str]:
+        """Return the names of the chosen workers in a fleet."""
+        return select(known, self.slices, limit or self.limit)
+
+    def chosen(self, choose: Callable[[Known], T]) -> tuple[Known, T]:
+        """Return the fleet, and what is chosen in it; see `lookup.chosen`."""
+        return chosen(choose, self.refresh)
 
 
 def options_of_many(function: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import grou
 
 from ..show.output import problems
 from ..workers.inventory.hosts import Known, fold, in_order, place_of
-from ..workers.inventory.lookup import known_fleet
+from ..workers.inventory.lookup import chosen, known_fleet
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.login import Login, log_in
 from .attach import Meant, UnknownRun, find
@@ -68,12 +68,18 @@ def remote_words(run_user: str, login: str, command: tuple[str, ...]) -> str:
 
 def place(name: str | None, meant: Meant, user: str | None) -> tuple[Known, str, str]:
     """Return the fleet, the worker that is meant, and the user of a run if that is meant."""
-    known = known_fleet(False)
+    known, (host, run_user) = chosen(lambda known: place_in(known, name, meant, user))
+    # The worker's address may have been updated meanwhile.
+    return known_fleet(False) if run_user else known, host, run_user
+
+
+def place_in(known: Known, name: str | None, meant: Meant, user: str | None) -> tuple[str, str]:
+    """Return the worker of a fleet that is meant, and the user of a run if that is meant."""
     if name is None:
-        return known, only_worker(known), ""
+        return only_worker(known), ""
     host = None if meant.slice else worker_called(known, name, meant.worker)
     if host:
-        return known, host, ""
+        return host, ""
     try:
         run, answers = find(known, known.names, meant, user)
     except UnknownRun as unknown:
@@ -85,8 +91,7 @@ def place(name: str | None, meant: Meant, user: str | None) -> tuple[Known, str,
         click.echo(line, err=True)
     if meant.worker is None and run.worker:
         click.echo(f"Worker 0 did not report {name}; logging in to {run.host}.", err=True)
-    # The worker's address may have been updated meanwhile.
-    return known_fleet(False), run.host, run.status.user
+    return run.host, run.status.user
 
 
 @click.command(cls=WithCommand)

@@ -40,8 +40,9 @@ def stop(
     """Stop RUNs on all their workers, until `tpu-fleet start`.
 
     The program gets its stop signal and its grace seconds to save. A stopped run stays stopped when
-    a machine reboots and when site.yml runs; only a machine that is created again starts it, and
-    `enabled: false` in the fleet file prevents that too.
+    a machine reboots, at every `tpu-fleet apply`, and when its slice is created again by this
+    computer, or by a watcher that has seen it stopped. Elsewhere `enabled: false` in the fleet file
+    keeps it stopped.
 
     \b
         tpu-fleet stop digits

@@ -22,7 +22,7 @@ from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..workers.ask.on_all import ASK_AGAIN
 from ..workers.inventory.hosts import Known
-from ..workers.inventory.lookup import ask_or_say_why, known_fleet
+from ..workers.inventory.lookup import ask_or_say_why, chosen
 from ..workers.inventory.names import NameOf
 from ..workers.sync.declared import Declared, declared, workers_of
 from ..workers.sync.folder import Version, keep, looked_at, origin_of, version_of
@@ -130,7 +130,7 @@ def sync(
 
     Only changed files travel, and no worker switches before all have the version. Other runs, other
     roles and the rest of the fleet file are left alone: when RUN itself differs from what is
-    applied, this names the difference, and tpu.fleet.site applies it. Several runs that share a
+    applied, this names the difference, and tpu-fleet apply applies it. Several runs that share a
     tree are named together.
 
     \b
@@ -159,15 +159,18 @@ class Asked:
     def once(self) -> int:
         """Sync once; return the exit code."""
         begun = time.monotonic()
-        board, worker, results = self._sync(known_fleet(False), begun)
+        board, worker, results = self._sync(*self._declared(), begun)
         away = [result for result in results if result.kind in ASK_AGAIN]
         if away and worker.refused:
             click.echo(f"{len(away)} not reached. Reading their addresses from the API.", err=True)
-            board, worker, results = self._sync(ask_or_say_why(), begun)
+            known = ask_or_say_why()
+            board, worker, results = self._sync(known, declared(known, self.runs), begun)
         return self._verdict(board, worker, results)
 
-    def _sync(self, known: Known, begun: float) -> tuple[Board, Sync, list[Result]]:
-        what = declared(known, self.runs)
+    def _declared(self) -> tuple[Known, Declared]:
+        return chosen(lambda known: declared(known, self.runs))
+
+    def _sync(self, known: Known, what: Declared, begun: float) -> tuple[Board, Sync, list[Result]]:
         version = folder_of(what)
         hosts = {one.slice: workers_of(known, one.slice) for one in what.slices}
         board = Board(what, version, begun, self.as_json or self.check, hosts)
@@ -209,7 +212,7 @@ class Asked:
         elif board.declared.elsewhere and switched:
             click.echo(
                 f"Tree {board.declared.tree} is also on {', '.join(board.declared.elsewhere)}, "
-                "which tpu.fleet.site brings to this version.",
+                "which tpu-fleet apply brings to this version.",
                 err=True,
             )
         failed = any(run["next"] and run["state"] == "failed" for s in slices for run in s["runs"])
@@ -217,7 +220,7 @@ class Asked:
 
     def watch(self) -> int:
         """Sync now and after every save, until Ctrl-C."""
-        folder = Path(declared(known_fleet(False), self.runs).folder)
+        folder = Path(self._declared()[1].folder)
         while True:
             before = looked_at(folder)
             try:

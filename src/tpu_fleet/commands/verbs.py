@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
-from ..history.record import remember
+from ..history.record import note_stops, remember
 from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
@@ -181,7 +181,12 @@ def gangs_of(known: Known, names: Sequence[str], runs: Iterable[Run], wanted: st
 
 def find(many: Many, wanted: Sequence[str]) -> tuple[list[Gang], Answers]:
     """Ask the workers for the runs; refuse an unknown one before anything is changed."""
-    known, names = many.workers()
+    return many.chosen(lambda known: find_in(known, many, wanted))[1]
+
+
+def find_in(known: Known, many: Many, wanted: Sequence[str]) -> tuple[list[Gang], Answers]:
+    """Ask the chosen workers of a fleet for the runs; refuse an unknown one."""
+    names = many.names_in(known)
     with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
         answers = ask_for_runs(known, names, many.user, False, many.settings, many.retry)
     remember(answers, known)
@@ -297,6 +302,7 @@ class Work:
                 hosts = in_order({host for gang in left for host in gang.hosts} - set(self.lost))
                 user = self.many.user
                 answers = ask_for_runs(self.known, hosts, user, False, settings, retry=False)
+                note_stops(answers, self.known)
                 for one in answers.results:
                     away[one.name] = 0 if one.ok else away.get(one.name, 0) + 1
                     if away[one.name] >= AWAY:

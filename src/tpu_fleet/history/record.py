@@ -14,7 +14,7 @@ import click
 from ..workers.ask.run_answers import Answers
 from ..workers.inventory.ansible_config import inventory_sources, state_of
 from ..workers.inventory.hosts import Known, place_of
-from . import look
+from . import look, stops
 from .money import Account, account_of
 from .store import GAP, KEPT_DAYS, Event, History, HistoryError, Look
 from .story import BEGUN, RunStory, runs_of
@@ -108,3 +108,12 @@ def remember(answers: Answers, known: Known, view: FleetView | None = None) -> N
             history.close()
     except HistoryError as error:
         click.echo(f"What was seen is not kept. {error}", err=True)
+    note_stops(answers, known)
+
+
+def note_stops(answers: Answers, known: Known) -> None:
+    """Keep who stopped the runs that workers answered for; print why that is not possible."""
+    try:
+        stops.note(stops.folder_of(known), answers.runs)
+    except OSError as error:
+        click.echo(f"Which runs are stopped is not kept. {error}", err=True)

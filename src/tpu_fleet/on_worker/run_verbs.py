@@ -41,7 +41,7 @@ class Verbs:
         """Write the mark that keeps a run stopped, and let systemd stop its agent."""
         mark = self.files.mark(run)
         if f"ConditionPathExists=!{mark}\n" not in self._unit(run):
-            raise Refused("an earlier version set it up: run site.yml first")
+            raise Refused("an earlier version set it up: run tpu-fleet apply first")
         if not mark.exists():
             mark.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             self._write(mark, json.dumps({"by": by[:100], "at": time.time()}))
@@ -53,7 +53,7 @@ class Verbs:
         self._unit(run)
         unit = f"tpu-fleet-run@{run}.service"
         if call("/usr/bin/systemctl", "is-enabled", "--quiet", unit)[0]:
-            raise Refused("it has enabled: false; write enabled: true, then run site.yml")
+            raise Refused("it has enabled: false; write enabled: true, then run tpu-fleet apply")
         self.files.mark(run).unlink(missing_ok=True)
         call("/usr/bin/systemctl", "reset-failed", unit)
         self._systemctl("start", "--no-block", unit)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
@@ -15,11 +16,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import usage_at
 
-from ..history import look
+from ..history import look, stops
 from ..history.record import places_known
 from ..history.store import Event, History, HistoryError, Look
 from ..notify.message import Message
 from ..page.publish import Published
+from ..workers.ask.run_view import Run
 from ..workers.inventory.fleet_facts import view_of
 from .decide import SliceSeen
 from .ground import Ground, Settings
@@ -74,12 +76,22 @@ class Notes:
         look.of_view(found, view_of(usage, list(map(described, filter(is_missing, slices)))))
         if looks:
             of_hosts(found, looks)
+            self._note_stops(settings, looks)
         try:
             self._open().add(found)
             self._messages = []
             self._said = ""
         except HistoryError as error:
             self._messages = self._messages[-1000:]
+            self._trouble(str(error))
+
+    def _note_stops(self, settings: Settings, looks: Mapping[str, Mapping[str, HostSeen]]) -> None:
+        """Keep who stopped runs, for the slices that the watcher creates again."""
+        rest = settings.params.get("rest_file")
+        runs = [run for _host, said, there in _runs_in(looks) if said.reached for run in there]
+        try:
+            stops.note(Path(rest).parent if rest else None, runs)
+        except OSError as error:
             self._trouble(str(error))
 
     def publish(self, settings: Settings) -> str:
@@ -132,4 +144,13 @@ def of_hosts(found: Look, looks: Mapping[str, Mapping[str, HostSeen]]) -> None:
         found,
         {(n, host): "" if said.reached else said.says or "no answer" for n, host, said in hosts},
     )
-    look.of_runs(found, [run for name, host, said in hosts for run in said.runs_of(name, host)])
+    look.of_runs(found, [run for _host, _said, there in _runs_in(looks) for run in there])
+
+
+def _runs_in(
+    looks: Mapping[str, Mapping[str, HostSeen]],
+) -> Iterator[tuple[str, HostSeen, list[Run]]]:
+    """Yield each worker with what it said, and its runs."""
+    for name, hosts in looks.items():
+        for host, said in hosts.items():
+            yield host, said, said.runs_of(name, host)

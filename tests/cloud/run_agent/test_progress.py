@@ -43,6 +43,8 @@ def test_the_events_of_a_crash(gang: Make) -> None:
     attempt = ["attempt-started", "attempt-ended"]
     told = ["agent-started", *attempt, *attempt]
     assert names(workers[1]) == told
+    # The leader also tells how far its program came, before it ended: the first one said step 7.
+    told.insert(2, "progress")
     harness.wait_until(lambda: names(workers[0]) == [*told, "run-succeeded"], "the leader's events")
     ended = workers[1].events("attempt-ended")[0]
     assert (ended["attempt"], ended["signal"], ended["exit_code"]) == (1, signal.SIGKILL, None)
@@ -118,6 +120,23 @@ def test_numbers_beside_the_step_are_told_of(gang: Make) -> None:
     told = workers[0].wait_event("progress")
     assert (told["step"], told["numbers"], told["attempt"]) == (12, {"loss": 0.25}, 1)
     # One worker is enough.
+    assert not workers[1].events("progress")
+
+
+def test_curves_end_with_what_the_program_wrote_last(gang: Make) -> None:
+    write = 'echo "{\\"step\\": $n, \\"loss\\": 0.$n}" > "$TPU_FLEET_PROGRESS"'
+    say = f"for n in 1 2 3 600; do {write}; done"
+    # No other look at the progress would be told.
+    timing = {**harness.TIMING, "progress": 1000.0, "step": 1000.0}
+    workers = gang(say, timing=timing)
+    for worker in workers:
+        worker.up()
+    for worker in workers:
+        assert worker.wait(state="succeeded")["step"] == 600
+    (told,) = workers[0].events("progress")
+    assert (told["step"], told["numbers"], told["attempt"]) == (600, {"loss": 0.6}, 1)
+    assert names(workers[0]).index("progress") < names(workers[0]).index("attempt-ended")
+    assert workers[0].events("attempt-ended")[0]["step"] == 600
     assert not workers[1].events("progress")
 
 

@@ -337,3 +337,23 @@ def test_every_line_is_shown_once_whatever_address_the_machine_gets(
     # The program saved before the machine went down, so it counted as if nothing had happened.
     assert steps(log) == list(range(1, steps(log)[-1] + 1))
     assert f"count succeeded on {HOST}." in said.read_text()
+
+
+def test_a_stopped_run_stays_stopped_when_its_slice_is_created_again(
+    fleet: Fleet, told: Path
+) -> None:
+    kept = {**count("kept"), "name": "kept", "checkpoint_dir": "/home/alice/checkpoints/kept"}
+    fleet.declare(declared(kept, told=told))
+    fleet.play("tpu.fleet.site")
+    wait_running(fleet, "kept", attempt=1)
+    assert "stopped" in fleet.run("tpu-fleet", "stop", "kept")
+    fleet.run("tpu-fleet", "cloud", "preempt", HOST)
+    output = fleet.play("tpu.fleet.site")
+    assert re.search(r"kept.*stopped it.*tpu-fleet start kept", " ".join(output.split())), output
+    [row] = fleet.report("tpu-fleet", "runs", "kept", "--json")["runs"]
+    assert (row["state"], row["attempt"]) == ("stopped", 0)
+    # It was new there once: another apply leaves it as it is.
+    assert "training_run" not in what_changed_but_notes(fleet.play("tpu.fleet.site"))
+    fleet.run("tpu-fleet", "start", "kept")
+    wait_running(fleet, "kept", attempt=1)
+    assert json.loads((fleet.folder / "state" / "stopped.json").read_text()) == {}

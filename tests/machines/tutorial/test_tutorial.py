@@ -1,4 +1,4 @@
-"""docs/tutorial.md, line by line, at a terminal: from the clone to the end.
+"""docs/tutorial.md, line by line, at a terminal of 80 columns: from the clone to the end.
 
 TPU_FLEET_PICTURES=1 writes the pictures of that page. What is not committed is not cloned.
 """
@@ -12,19 +12,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyte
 import pytest
-import yaml
 from playwright.sync_api import sync_playwright
 from ports import free_port
 from terminal import Terminal
 from terminal_picture import TALLEST, picture
 
+from tpu_fleet.commands.cloud import ENDPOINT
+
 ROOT = Path(__file__).resolve().parents[3]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+COLUMNS, ROWS = 80, 24
 REPOSITORY = "https://github.com/tpu-fleet/tpu.fleet"
 PORT = free_port()
 # What top shows when all have answered: workers, the API, and which checkpoint there is.
-TOLD = re.compile(r"(?s)2/2 workers answer.* grant 8/64.*/s +[\d.]+ +\d+s ")
+TOLD = re.compile(r"(?s)2/2 workers answer.* grant 8/64.*running +\d+ +[\d.]+ +\d+s ")
 PROMPT = re.compile(r"(?:\x1b\[\?2004h)?(?:\(\S+\) )?\$ $")
 # Pictures of which only the last screen counts.
 LAST_SCREEN = ("check", "site", "top", "change")
@@ -49,14 +52,17 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Lines of screens that the terminal broke.
+        self.wide: dict[str, list[str]] = {}
         wanted = os.environ.get("TPU_FLEET_PICTURES")
         self.pictures = ROOT / "docs" / "pictures" if wanted else folder
         # In a picture pip says nothing of the indexes that somebody here has in a file.
         plain = {"PIP_CONFIG_FILE": os.devnull} if wanted else {}
+        without = re.compile("CLOUD|ANSIBLE|VIRTUAL_ENV|PYTHON|COLUMNS|LINES")
         self.terminal = Terminal(
             folder,
             {
-                **{name: value for name, value in os.environ.items() if "CLOUD" not in name},
+                **{name: text for name, text in os.environ.items() if not without.search(name)},
                 **plain,
                 "TPU_FLEET_CLOUD_DIR": str(folder / "cloud"),
                 "TPU_FLEET_STATE_DIR": str(folder / "state"),
@@ -66,8 +72,8 @@ class Reader:
                 "GIT_CONFIG_KEY_0": f"url.{ROOT}.insteadOf",
                 "GIT_CONFIG_VALUE_0": REPOSITORY,
             },
-            # As wide as what Ansible says in the end.
-            columns=118,
+            columns=COLUMNS,
+            rows=ROWS,
         )
 
     def type(self, line: str, code: int = 0) -> str:
@@ -76,6 +82,13 @@ class Reader:
             line += f" --port {PORT}"
         said = self.terminal.run(line, code=code)
         print(f"$ {line}{said}", flush=True)
+        return said
+
+    def look(self, line: str) -> str:
+        """Type a line that is in no picture."""
+        begun = self.now()
+        said = self.type(line)
+        del self.terminal.events[begun:]
         return said
 
     def type_until(self, line: str, seen: str, name: str) -> str:
@@ -106,12 +119,22 @@ class Reader:
         written = "".join(text for _at, text in self.terminal.events[since:until])
         text = PROMPT.sub("", written).lstrip("\r\n")
         text = f"$ {text}" if text.startswith(title) else text
+        if found := too_wide(text):
+            self.wide[name] = found
         text = text.replace(str(self.folder / "state"), "/root/.local/state/tpu-fleet")
-        text = text.replace(str(self.folder), "/root").replace(f"{ROOT}/.venv", "/usr")
+        text = text.replace(str(self.folder), "/root").replace(f" --port {PORT}", "")
+        text = text.replace(f"http://127.0.0.1:{PORT}/", ENDPOINT)
         rows = self.terminal.rows if name in LAST_SCREEN else TALLEST
         drawn = picture(title, [(0, text)], self.terminal.columns, rows)
         (self.pictures / f"tutorial-{name}.svg").write_text(drawn)
         return re.sub(r"<[^>]+>", " ", drawn)
+
+
+def too_wide(text: str) -> list[str]:
+    """Return the lines that would not fit the terminal, by what a wide one shows."""
+    screen = pyte.Screen(3 * COLUMNS, TALLEST)
+    pyte.Stream(screen).feed(text)
+    return [line.rstrip() for line in screen.display if len(line.rstrip()) > COLUMNS]
 
 
 def lines_of(number: int) -> list[str]:
@@ -129,7 +152,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     finally:
         reader.terminal.close()
         last = Terminal(reader.folder, reader.terminal.environment)
-        last.type("tpu.fleet/.venv/bin/tpu-fleet cloud down --keep-image")
+        last.type("day/bin/tpu-fleet cloud down --keep-image")
         last.close()
 
 
@@ -154,7 +177,7 @@ def test_the_tutorial_does_what_it_says(reader: Reader) -> None:
     # A checkpoint is there after a hundred steps.
     reader.type_until(log, r"step [1-9]\d{2,} loss", "log")
     look_at_top(reader, top)
-    *breaks, log, page = lines_of(5)
+    *breaks, log = lines_of(5)
     reader.type_and_draw(breaks, "break")
     said = reader.type_until(log, r"(?s)attempt 2 .*attempt 2 ", "attempts")
     begun_at = re.findall(
@@ -162,20 +185,71 @@ def test_the_tutorial_does_what_it_says(reader: Reader) -> None:
     )
     assert {worker for worker, _step in begun_at} == {"0", "1"}
     assert len({step for _worker, step in begun_at}) == 1
-    look_at_page(reader, page)
-    (block,) = re.findall(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL)
-    fleet = reader.folder / "lab/inventory/group_vars/all/fleet.yml"
-    declared = yaml.safe_load(fleet.read_text())
-    declared["fleet_users"] += yaml.safe_load(block)
-    fleet.write_text(yaml.safe_dump(declared))
-    assert "uid=2002(carol)" in reader.type_and_draw(lines_of(6), "change")
-    down, cloud_down = lines_of(7)
+    edit_and_sync(reader)
+    assert "stopped" in reader.type_and_draw(lines_of(7), "stop")
+    add_a_run(reader)
+    compare_and_look(reader)
+    down, cloud_down = lines_of(10)
     begun = reader.now()
     reader.terminal.type(down, r'Type "pair" to delete: $', 60)
     assert "Deleted: pair." in reader.type("pair")
     reader.draw("end", down, begun)
     assert "pair-w" not in reader.type("tpu-fleet status")
     reader.type(cloud_down)
+    assert reader.wide == {}
+
+
+def edit_and_sync(reader: Reader) -> None:
+    """Let the program print fewer digits, and see the workers print them."""
+    edit, sync, log = lines_of(6)
+    begun = reader.now()
+    reader.type(edit)
+    assert "2 workers" in reader.type(sync)
+    end = time.monotonic() + 180
+    while len(re.findall(r"loss \d+\.\d{3}\s", reader.look(log))) < 4:
+        assert time.monotonic() < end, "the new code prints nothing"
+        time.sleep(2)
+    reader.type(log)
+    reader.draw("sync", edit, begun)
+
+
+def add_a_run(reader: Reader) -> None:
+    """Declare a person and a run, which fails, and succeeds when it is tried again."""
+    person, run = re.findall(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL)
+    fleet = reader.folder / "lab/inventory/group_vars/all/fleet.yml"
+    own = "      - '{{ fleet_ssh_public_key }}'\n"
+    before, _own, after = fleet.read_text().partition(own)
+    fleet.write_text(before + own + person + after + run)
+    apply, who, runs, *copy, retry, runs_again = lines_of(8)
+    assert "uid=2002(carol)" in reader.type_and_draw([apply, who], "change")
+    reader.type_until(runs, r"wide .*failed", "failed")
+    begun = reader.now()
+    for line in (*copy, retry):
+        reader.type(line)
+    end = time.monotonic() + 300
+    while not re.search(r"wide .*succeeded", reader.look(runs_again)):
+        assert time.monotonic() < end, "the run does not succeed"
+        time.sleep(2)
+    reader.type(runs_again)
+    reader.draw("retry", copy[0], begun)
+
+
+def compare_and_look(reader: Reader) -> None:
+    """Fetch a run, compare it with the other one, let that go on, and look at the page."""
+    fetch, compare, start, page = lines_of(9)
+    reader.type_and_draw([fetch], "fetch")
+    found = sorted(path.name for path in (reader.folder / "lab/collected/wide").iterdir())
+    assert found == ["pair-w0", "pair-w1"]
+    said = reader.type_and_draw([compare], "compare")
+    # The curve ends with the last step, and what is declared otherwise is listed.
+    assert re.search(r"wide.* 600\b", said)
+    assert "--hidden 512" in said
+    assert "running" in reader.type_and_draw([start], "start")
+    end = time.monotonic() + 180
+    while not re.search(r"example .*running +4 +\d+ +[\d.]+/s", reader.look("tpu-fleet runs")):
+        assert time.monotonic() < end, "the started run does not go on"
+        time.sleep(2)
+    look_at_page(reader, page)
 
 
 def answer(reader: Reader, init: str) -> None:

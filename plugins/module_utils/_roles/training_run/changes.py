@@ -56,9 +56,9 @@ def change_of(
         reason = f"{stopped_by} stopped it" if enabled else "enabled is false"
         if runs:
             return Change(run, STOPPED, (reason,))
-        # Without this line, another declaration of a run that had ended would start nothing, and
-        # no other output would say why.
-        changed = state in ENDED and (env_changed or differing(before, after))
+        # Without this line, another declaration of a run that had ended would start nothing, nor
+        # would a machine that was created again, and no other output would say why.
+        changed = not before or (state in ENDED and (env_changed or differing(before, after)))
         note = f"To start it: tpu-fleet start {run}"
         return Change(run, NOT_STARTED, (reason,), note) if enabled and changed else None
     if not before:

@@ -110,6 +110,11 @@ def plan(
             for run in ready
         ],
         "enabled": [run["name"] for run in ready if run["enabled"]],
+        "stopped": {
+            name: by
+            for name, by in variables["training_run_stopped"].items()
+            if name in (run["name"] for run in ready)
+        },
         "trees": _trees(ready),
         "gone_files": _gone_files(gone),
         "secret_files": [file for run in ready for file in _secret_files(run, keys)],

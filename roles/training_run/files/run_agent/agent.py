@@ -255,10 +255,8 @@ class Agent:
 
     def _look_at_progress(self) -> None:
         now = time.monotonic()
-        self.progress.look(now, self.glance)
-        before, seen = self.losses.trouble, self.progress
-        self.losses = loss.judged(self.losses, seen.loss, seen.step, time.time())
-        self.losses = loss.with_checkpoint(self.losses, seen.saved_steps, seen.saved_at)
+        before = self.losses.trouble
+        self._take_in_progress(now)
         news = (before is None) != (self.losses.trouble is None)
         due = news or now - self.step_noted >= self.config.timing.step
         # A status for each step would be a write to the disk for each.
@@ -270,6 +268,22 @@ class Agent:
         if self.leader and now - self.progress_told >= min(self.config.timing.progress, pause):
             self._tell_progress()
             self.progress_told = now
+
+    def _take_in_progress(self, now: float) -> None:
+        self.progress.look(now, self.glance)
+        seen = self.progress
+        self.losses = loss.judged(self.losses, seen.loss, seen.step, time.time())
+        self.losses = loss.with_checkpoint(self.losses, seen.saved_steps, seen.saved_at)
+
+    def _note_last_step(self) -> None:
+        """Record what the program wrote between the last look at its progress and its end."""
+        with contextlib.suppress(CannotReach):  # then what was seen before is the last
+            self.glance = self.hand.glance(self.config.paths.user, self.config.paths.log)
+            self._take_in_progress(time.monotonic())
+        self._note_step()
+        # When a program of an earlier boot wrote its last step is not known.
+        if self.leader and self.memory.boot_id == self.boot_id:
+            self._tell_progress()
 
     def _note_step(self) -> None:
         seen = self.progress
@@ -290,7 +304,7 @@ class Agent:
     def _program_ended(self) -> None:
         # By their marks alone: the number of a parent that is gone may be another process's by now.
         self._signal(signal.SIGKILL)
-        self._note_step()
+        self._note_last_step()
         cause = self.memory.cause
         if self.signalled is not None and not self.memory.fenced:
             cause = self.cause

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import configparser
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import click
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list import read_list
@@ -13,6 +14,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list i
 from .ansible_config import inventory_sources
 from .hosts import Known, in_order, place_of
 from .names import read_names, remember
+
+T = TypeVar("T")
 
 
 def read_known(sources: Sequence[str], environment: Mapping[str, str]) -> Known | None:
@@ -35,7 +38,44 @@ def ask() -> Known:
 
 
 def known_fleet(refresh: bool) -> Known:
-    """Return the fleet of this folder: as stored, or looked up again."""
+    """Return the fleet of this folder: as stored, or looked up again.
+
+    A stored fleet without workers is looked up again too: a slice may have come since.
+    """
+    known, is_stored = _known(refresh)
+    return (newer_than(known) or known) if is_stored and not known.names else known
+
+
+def chosen(choose: Callable[[Known], T], refresh: bool | None = None) -> tuple[Known, T]:
+    """Return the fleet of this folder, and what is chosen in it.
+
+    `choose` raises ClickException where the fleet does not have what is wanted. What the stored
+    fleet does not have may be on a slice that has come since: the API is asked once, unless
+    `refresh` is False. If it is True, the API is asked first.
+    """
+    known, is_stored = _known(bool(refresh))
+    try:
+        return known, choose(known)
+    except click.ClickException:
+        newer = newer_than(known) if is_stored and refresh is None else None
+        if newer is None:
+            raise
+    return newer, choose(newer)
+
+
+def newer_than(known: Known) -> Known | None:
+    """Return the fleet as the API has it; None if it has the workers of `known`, or no answer."""
+    try:
+        now = ask_or_say_why()
+    except click.ClickException as error:
+        click.echo(error.message, err=True)
+        return None
+    note_names(now)
+    return None if now.names == known.names else now
+
+
+def _known(refresh: bool) -> tuple[Known, bool]:
+    """Return the fleet, and whether it is as stored on this computer."""
     stored = None
     try:
         if not refresh:
@@ -44,7 +84,7 @@ def known_fleet(refresh: bool) -> Known:
     except (OSError, configparser.Error) as error:
         raise click.ClickException(str(error)) from error
     note_names(known)
-    return known
+    return known, stored is not None
 
 
 def ask_or_say_why() -> Known:

@@ -141,7 +141,7 @@ def _read(inventory: Inventory, known: Known, names: Sequence[str]) -> Declared:
     if entry.get("repo"):
         raise click.ClickException(
             f"Tree {tree} is a git repository, which the workers fetch themselves. Commit, push, "
-            "and run ansible-playbook tpu.fleet.site; or give the tree a folder instead of repo "
+            "and run tpu-fleet apply; or give the tree a folder instead of repo "
             "and version."
         )
     found = [_on_slice(inventory, known, name, tree, runs) for name in slices]
@@ -272,7 +272,7 @@ def _requirements(venvs: Sequence[Mapping[str, Any]], slice_name: str, tree: str
             if str(given).split("[")[0].split("/")[0] == tree:
                 raise click.ClickException(
                     f"Environment {venv['name']} installs tree {tree} as editable, so each version "
-                    "of it needs another build. Run ansible-playbook tpu.fleet.site instead."
+                    "of it needs another build. Run tpu-fleet apply instead."
                 )
         top, _slash, rest = str(venv.get("requirements") or "").partition("/")
         if top == tree and rest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -13,6 +14,7 @@ from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.action import fleet
 from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Refused
+from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.stops import FILE
 from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.watch_settings import watch_settings
 
 ZONE = "us-central2-b"
@@ -143,3 +145,14 @@ def test_the_watcher_is_told_the_same_and_no_secret_of_runs() -> None:
     assert wanted["allocations"][0]["ends"] == "2027-03-31"
     assert wanted["marks"] == run({}, VARIABLES)["marks"]
     assert wanted["ssh_keys"] == ["ubuntu:ssh-ed25519 AAAA"]
+
+
+def test_a_plan_starts_no_run_that_is_kept_stopped(tmp_path: Path) -> None:
+    runs = [RUN, {**RUN, "name": "words", "slices": ["solo", "pair"]}]
+    # Not by the name of the variable, which is declared above.
+    [name] = [key for key, value in VARIABLES.items() if value == [RUN]]
+    variables = {**VARIABLES, name: runs, "fleet_state_dir": str(tmp_path)}
+    action = action_of(fleet, {}, variables)
+    assert action._declared_runs(variables) == {"solo": ["digits", "words"], "pair": ["words"]}
+    (tmp_path / FILE).write_text(json.dumps({"solo": {"words": "eve@x"}}))
+    assert action._declared_runs(variables) == {"solo": ["digits"], "pair": ["words"]}

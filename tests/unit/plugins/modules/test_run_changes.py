@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 
 from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
-from ansible_collections.tpu.fleet.plugins.modules.run_changes import changes
+from ansible_collections.tpu.fleet.plugins.modules.run_changes import (
+    changes,
+    kept_stopped,
+    mark_file,
+)
 
 NEW = {"command": "b", "checkpoint_dir": "/c"}
 
@@ -31,6 +35,7 @@ def test_definitions_and_states_are_compared_with_what_is_declared(tmp_path: Pat
         "enabled": ["same", "other", "new"],
         "changed_paths": [f"{folder}/new.env.json"],
         "gone": ["old"],
+        "stopped": {},
         "folder": folder,
     }
     assert [change.line() for change in changes(params, files)] == [
@@ -55,8 +60,36 @@ def test_a_run_that_is_kept_stopped_is_not_restarted(tmp_path: Path) -> None:
         "enabled": ["digits"],
         "changed_paths": [],
         "gone": [],
+        "stopped": {},
         "folder": str(files.definitions),
     }
     assert [change.does for change in changes(params, files)] == ["started"]
     files.mark("digits").write_text(json.dumps({"by": "eve@x"}))
     assert changes(params, files) == []
+
+
+def test_a_run_that_was_stopped_on_an_earlier_machine_is_not_started(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path)
+    files.definitions.mkdir(parents=True)
+    declared = files.definitions / "digits.json"
+    params = {
+        "files": [{"path": str(declared), "content": json.dumps(NEW)}],
+        "enabled": ["digits"],
+        "changed_paths": [],
+        "gone": [],
+        "stopped": {"digits": "eve@x"},
+        "folder": str(files.definitions),
+    }
+    assert [change.line() for change in changes(params, files)] == [
+        "not started: digits: eve@x stopped it. To start it: tpu-fleet start digits"
+    ]
+    assert kept_stopped(params["stopped"], files) == {"digits": "eve@x"}
+    mark = mark_file("digits", "eve@x", files)
+    files.mark("digits").parent.mkdir(parents=True)
+    Path(mark["path"]).write_text(mark["content"])
+    assert files.stopped_by("digits") == "eve@x"
+    # What has a definition is not new: who started it here has removed the mark.
+    declared.write_text(json.dumps({**NEW, "command": "a"}))
+    files.mark("digits").unlink()
+    assert kept_stopped(params["stopped"], files) == {}
+    assert [change.line() for change in changes(params, files)] == ["restarted: digits: command"]

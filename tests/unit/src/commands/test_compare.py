@@ -12,10 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tpu_fleet.commands import compare as command
-from tpu_fleet.commands.compare import NO_PARQUET, compare, key_of
+from tpu_fleet.commands.compare import NO_PARQUET, Compared, compare, differences, key_of
 from tpu_fleet.history.declared import PREFIX
 from tpu_fleet.history.record import HISTORY
 from tpu_fleet.history.store import History, Look, Point
+from tpu_fleet.workers.ask.run_view import RunView
 from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
 
 NOW = time.time()
@@ -74,6 +75,24 @@ def test_a_chart_a_table_and_what_differs(history: Path) -> None:
         "What differs\ncommand\n  a  python a.py\n  b  python b.py\n"
         "slice type\n  a  v4-16\n  b  v4-8\n"
     )
+
+
+def test_long_declarations_are_broken_between_words() -> None:
+    path = "/" + "p" * 90
+    told = [f"python train.py --steps 600 --hidden {n} --step-seconds 0.05" for n in (1, 2)]
+    told[1] += f" {path}"
+    found = [
+        Compared(letter, RunView.from_dict(view("pair", "r", "running")), "", (), [], {"c": one})
+        for letter, one in zip("ab", told, strict=True)
+    ]
+    assert differences(found, 60) == [
+        "c",
+        "  a  python train.py --steps 600 --hidden 1 --step-seconds",
+        "     0.05",
+        "  b  python train.py --steps 600 --hidden 2 --step-seconds",
+        "     0.05",
+        f"     {path}",
+    ]
 
 
 def test_removed_runs_count_and_their_declaration_may_be_unknown(history: Path) -> None:

@@ -738,6 +738,31 @@ def test_nothing_is_broken_within_a_word(run: Run, monkeypatch: pytest.MonkeyPat
     assert "a second fleet in the same project needs another one." in " ".join(text.split())
 
 
+def test_all_of_it_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    local = run("lab", "--local", answers=answered(*["?", ""] * 12))
+    told = ["big", "my-project", "", "mail", *MAIL.splitlines(), ".", "2027-01-01", "3", "", "a"]
+    grant = run(answers=answered(*told, "alice", "octocat", "y", "jax", "example", *["?", ""] * 3))
+    assert (local.exit_code, grant.exit_code) == (0, 0), local.output + grant.output
+    written = [*Path().glob("*/inventory/**/*.yml"), *Path().glob("*/ansible.cfg")]
+    assert len(written) == 6
+    shown = [local.output, grant.output, *(path.read_text() for path in written)]
+    lines = [line for text in shown for line in text.splitlines()]
+    # What a person gave is not broken.
+    assert [line for line in lines if len(line) > 80 and KEY not in line] == []
+    assert any(len(line) > 75 for line in lines)
+
+
+def test_what_a_step_is_for_stands_above_where_it_is_long() -> None:
+    steps = [("cd lab", ""), ("tpu-fleet apply", "w" * 40), ("tpu-fleet top", "w " * 40)]
+    assert command.lines_of(steps) == [
+        "  cd lab",
+        f"  tpu-fleet apply  # {'w' * 40}",
+        f"  # {'w ' * 37}w\n  w w",
+        "  tpu-fleet top",
+    ]
+
+
 # People
 
 

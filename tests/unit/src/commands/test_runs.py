@@ -8,7 +8,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
@@ -155,7 +155,7 @@ def test_each_slice_and_each_run_has_rows_of_its_own() -> None:
     assert [cells[:2] for cells in rows] == [["a", "solo"], ["digits", "pair"], ["digits", "solo"]]
 
 
-KNOWN = Known(cast(Any, None), Fleet({}, GROUPS))
+KNOWN = Known(Path("/s/ssh_config"), Fleet({}, GROUPS))
 
 
 def test_what_is_no_answer_is_said() -> None:

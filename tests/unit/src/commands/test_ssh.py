@@ -35,6 +35,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that answer at once."""
     runs = [run("digits", "pair-w1"), run("digits", "pair-w0"), run("solo", "pair-w0")]
     monkeypatch.setattr(ssh, "known_fleet", lambda _refresh: KNOWN)
+    monkeypatch.setattr(ssh, "chosen", lambda choose: (KNOWN, choose(KNOWN)))
     monkeypatch.setattr("tpu_fleet.commands.attach.ask_for_runs", lambda *_more: Answers(runs=runs))
 
 

@@ -178,7 +178,7 @@ def test_every_save_is_synced_and_an_error_ends_nothing(
         if len(saves) == 3:
             raise Enough
 
-    monkeypatch.setattr(sync, "known_fleet", lambda _refresh: None)
+    monkeypatch.setattr(sync, "chosen", lambda choose: (None, choose(None)))
     monkeypatch.setattr(sync, "declared", lambda _known, _runs: replace(WHAT, folder=str(tmp_path)))
     monkeypatch.setattr(Asked, "once", once)
     monkeypatch.setattr(sync, "wait_for_save", wait)

@@ -80,7 +80,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(verbs, "on_all", found.do)
     monkeypatch.setattr(verbs, "understood", lambda _known, result: (said(result), [], None))
     monkeypatch.setattr(verbs, "known_fleet", lambda _refresh: KNOWN)
-    monkeypatch.setattr("tpu_fleet.commands.many.known_fleet", lambda _refresh: KNOWN)
+    monkeypatch.setattr(
+        "tpu_fleet.commands.many.chosen", lambda choose, _refresh: (KNOWN, choose(KNOWN))
+    )
     monkeypatch.setattr(verbs, "remember", lambda *_seen: None)
     monkeypatch.setattr(verbs, "PAUSES", (0.0,))
     return found

@@ -173,7 +173,10 @@ def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) ->
     window = policy.failure_window
     failures = [t for t in gang.failures if 0 <= now - t <= window] + [now]
     if len(failures) > policy.retries:
-        text = f"{len(failures)} failures in {long(window)}, the last: {gang.reason}"
+        count = len(failures)
+        many = "1 failure" if count == 1 else f"{count} failures"
+        last = "" if count == 1 else ", the last"
+        text = f"{many} in {long(window)}{last}: {gang.reason}"
         return replace(gang, phase=FAILED, failures=failures, reason=text)
     return replace(
         gang,

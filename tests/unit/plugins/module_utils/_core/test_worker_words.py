@@ -20,6 +20,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
     unfinished,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._host import run_states
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.changes import (
+    NOT_STARTED,
+    RESTARTED,
+    STARTED,
+    STOPPED,
+)
 
 
 @pytest.mark.parametrize(
@@ -307,6 +313,9 @@ def test_what_a_worker_reports_of_its_runs_is_read_field_by_field() -> None:
     said = {"say": "event", "event": "runs", "runs": [{**change, "more": "x"}]}
     read = words.applied_word("w0", json.dumps(said).encode())
     assert read["runs"] == [{**change, "note": "x"}]
+    for does in (STARTED, RESTARTED, STOPPED, NOT_STARTED):
+        said["runs"] = [{**change, "does": does}]
+        assert words.applied_word("w0", json.dumps(said).encode())["runs"][0]["does"] == does
     for wrong in ({"run": "a b"}, {"does": "exploded"}, {"why": "code"}):
         said["runs"] = [{**change, **wrong}]
         with pytest.raises(AnswerError, match=r"^evil: "):

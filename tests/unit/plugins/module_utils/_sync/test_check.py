@@ -83,7 +83,7 @@ def test_a_run_that_is_not_as_declared_is_refused_by_its_keys() -> None:
     said = found(order("digits"), {"digits": definition(command="x", user="eve")}, environment="f")
     assert said == [
         "Run digits: the fleet file has other values than this worker for command, user and env. "
-        "Run ansible-playbook tpu.fleet.site first."
+        "Run tpu-fleet apply first."
     ]
     assert "for enabled. " in found(order("digits"), enabled=())[0]
     assert "Run digits is not on this worker yet." in found(order("digits"), {})[0]
@@ -114,8 +114,7 @@ def test_a_tree_that_is_not_as_declared_is_refused() -> None:
     assert "Tree toy was never installed here." in found(order("digits"), record={})[0]
     said = found(order("digits"), record={**RECORD, "owner": "eve"})
     assert said == [
-        "Tree toy: owner is 'bob' in the fleet file and 'eve' here. "
-        "Run ansible-playbook tpu.fleet.site first."
+        "Tree toy: owner is 'bob' in the fleet file and 'eve' here. Run tpu-fleet apply first."
     ]
     assert "kind is 'snapshot'" in found(order("digits"), record={**RECORD, "kind": "git"})[0]
 

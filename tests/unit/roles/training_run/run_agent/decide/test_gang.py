@@ -319,6 +319,9 @@ def test_a_hang_counts_against_the_retries_over_a_longer_time() -> None:
     assert (over.phase, over.reason) == (FAILED, "2 failures in 3 min, the last: hung: no output")
     once = after(replace(state, failures=[]), *ended, policy=PATIENT)
     assert (once.phase, len(once.failures), once.hung) == (GATHERING, 1, 0)
+    none = replace(PATIENT, retries=0)
+    alone = after(replace(state, failures=[]), *ended, policy=none)
+    assert alone.reason == "1 failure in 2 min: hung: no output"
 
 
 @pytest.mark.parametrize(("code", "phase"), [(1, GATHERING), (42, FAILED)])

@@ -33,7 +33,7 @@ def test_any_command_is_read_as_it_was_said(command: str) -> None:
 def test_a_long_command_has_a_line_of_its_own(words: int) -> None:
     command = "python " + "word  " * words + "'a: b' # end"
     answers = Answers(accelerator_type="v4-8", zone="us-central2-b", command=command)
-    assert data_of(answers)["training_run_runs"][0]["command"] == command
+    assert data_of(answers)["fleet_runs"][0]["command"] == command
     assert "    command: >-\n      python word" in fleet_file(answers)
     assert "    command: python t.py\n" in fleet_file(Answers(command="python t.py"))
 

@@ -145,6 +145,16 @@ def rate_limited(number: str, retry_after: Any) -> ComputeError:
     return error
 
 
+def too_many(service: str, retry_after: Any) -> ComputeError:
+    """Too many requests for another of Google's APIs."""
+    text = (
+        f"The total number of requests to {service} exceeds the rate limit. Slow down, and retry."
+    )
+    error = ComputeError(429, "rateLimitExceeded", text, "RESOURCE_EXHAUSTED")
+    error.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return error
+
+
 def denied(permission: str, resource: str) -> ComputeError:
     """A permission is missing."""
     text = f"Required '{permission}' permission for '{resource}'"

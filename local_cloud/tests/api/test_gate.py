@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from tpu_local_cloud.commands.lifecycle import owners
 from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.serve import peers
+from tpu_local_cloud.serve.frontend import FrontEnd
 from tpu_local_cloud.serve.gate import METADATA_HOSTS, Gate, named, no_page
 from tpu_local_cloud.serve.metadata import MetadataApp
 
@@ -199,7 +200,7 @@ def test_a_connection_that_was_left_is_nobodys(
 
 
 def test_the_metadata_server_answers_to_its_names_and_to_no_page(cloud: Emulator) -> None:
-    app = MetadataApp(cloud.server.cloud).asgi
+    app = MetadataApp(FrontEnd(cloud.server.cloud)).asgi
     asked = TestClient(Gate(app, named((*METADATA_HOSTS, "10.99.0.1"), False), no_page))
     flavor = {"Metadata-Flavor": "Google"}
     for host in ("metadata.google.internal", "169.254.169.254", "10.99.0.1:8471", "metadata."):

@@ -16,6 +16,7 @@ import uvicorn
 from emulator import Emulator
 from google.auth import jwt
 
+from tpu_local_cloud.serve.frontend import FrontEnd
 from tpu_local_cloud.serve.metadata import MetadataApp
 
 FLAVOR = {"Metadata-Flavor": "Google"}
@@ -55,7 +56,7 @@ def workers(cloud: Emulator) -> Iterator[list[Asker]]:
     for worker, address in enumerate(WORKERS):
         node.machines[worker]["internal_ip"] = address
     model.addresses.enter(node)
-    app = MetadataApp(model)
+    app = MetadataApp(FrontEnd(model))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)

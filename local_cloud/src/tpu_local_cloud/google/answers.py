@@ -53,11 +53,3 @@ def fingerprint(data: Any) -> str:
     """Return a fingerprint of data, in the base64 that gcloud sends back."""
     text = json.dumps(data, sort_keys=True).encode()
     return base64.urlsafe_b64encode(hashlib.sha256(text).digest()[:8]).decode()
-
-
-@dataclass(frozen=True)
-class Media:
-    """An answer that is not JSON: the content of an object."""
-
-    content: bytes
-    kind: str

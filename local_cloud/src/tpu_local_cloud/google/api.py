@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import errors
+from ..compute_errors import too_many
 from ..errors import ApiError
 from ..model.cloud import Cloud
-from . import accounts, logins, objects, policies, services, storage
+from . import accounts, logins, policies, services
 from . import secretmanager as secret
-from .answers import Call, Media
+from .answers import Call
 
-Answer = dict[str, Any] | Media
+Answer = dict[str, Any]
 Handler = Callable[[Cloud, Call], Answer]
 
 TITLES = {
@@ -40,8 +41,6 @@ _SERVICES = "/v1(?:beta1)?/projects/{project}/services"
 _ACCOUNTS = "/v1/projects/{project}/serviceAccounts"
 _PROJECT = "/v(?:1|3)/projects/{project}"
 _USER = "/v1/users/{id}"
-_BUCKETS = "/storage/v1/b"
-_OBJECTS = "/(?:download/)?storage/v1/b/{id}/o"
 _SECRETS = "/v1/projects/{project}/secrets"
 _SECRET = _SECRETS + "/{secret}"
 _VERSION = _SECRET + "/versions/{version}"
@@ -102,16 +101,6 @@ _ROUTES = [
     _route("secretmanager", "GET", _VERSION + ":access", "versions.access", secret.access),
     _route("secretmanager", "POST", _VERSION + ":(?P<verb>enable|disable|destroy)",
            "versions.update", secret.switch),
-    _route("storage", "GET", _BUCKETS, "buckets.list", storage.listed),
-    _route("storage", "POST", _BUCKETS, "buckets.create", storage.insert),
-    _route("storage", "GET", _BUCKETS + "/{id}", "buckets.get", storage.get),
-    _route("storage", "DELETE", _BUCKETS + "/{id}", "buckets.delete", storage.delete),
-    _route("storage", "GET", _BUCKETS + "/{id}/iam", "buckets.getIamPolicy", policies.get_bucket),
-    _route("storage", "PUT", _BUCKETS + "/{id}/iam", "buckets.setIamPolicy", policies.set_bucket),
-    _route("storage", "POST", "/upload/storage/v1/b/{id}/o", "objects.create", objects.insert),
-    _route("storage", "GET", _OBJECTS, "objects.list", objects.listed),
-    _route("storage", "GET", _OBJECTS + "/{object}", "objects.get", objects.get),
-    _route("storage", "DELETE", _OBJECTS + "/{object}", "objects.delete", objects.delete),
 ]  # fmt: skip
 
 
@@ -138,42 +127,34 @@ def answer(
         if not re.fullmatch(verb, method):
             continue
         call = Call(method, match.groupdict(), query, body, kind=kind)
-        _admit(cloud, service, permission, call["project"], token, unpaid)
+        admit(cloud, service, call["project"], token, unpaid, permission=permission)
         cloud.advance()
         with cloud.lock:
             return handler(cloud, call)
-    if found or path.startswith(("/compute/", "/storage/", "/upload/", "/download/")):
+    if found or path.startswith("/compute/"):
         raise errors.NoSuchMethod(path)
     return None
 
 
-def answer_machine(
-    cloud: Cloud, path: str, query: dict[str, str], email: str, scopes: list[str]
-) -> Answer:
-    """Answer a machine's request for a secret or an object, as its service account."""
-    match = re.fullmatch(_route("", "", _OBJECTS + "/{object}", "", objects.get)[2], path)
-    if match:
-        call = Call("GET", match.groupdict(), query, b"")
-        _admit(cloud, "storage", "storage.objects.get", "", True)
-        with cloud.lock:
-            objects.admit_machine(cloud, call, email, scopes)
-            return objects.get(cloud, call)
+def answer_machine(cloud: Cloud, path: str, email: str, scopes: list[str]) -> dict[str, Any]:
+    """Answer a machine's request for a secret, as its service account."""
     match = re.fullmatch(_route("", "", _VERSION + ":access", "", secret.access)[2], path)
     if not match:
         raise errors.NoSuchMethod(path)
     call = Call("GET", match.groupdict(), {}, b"")
     if call["project"] in (cloud.project, cloud.number):
-        _admit(cloud, "secretmanager", "secretmanager.versions.access", call["project"], True)
+        permission = "secretmanager.versions.access"
+        admit(cloud, "secretmanager", call["project"], True, permission=permission)
     with cloud.lock:
         secret.admit(cloud, call, email, scopes)
         return secret.access(cloud, call)
 
 
-def _admit(
-    cloud: Cloud, service: str, permission: str, of: str, token: bool, unpaid: bool = False
+def admit(
+    cloud: Cloud, service: str, of: str, token: bool, unpaid: bool = False, **place: Any
 ) -> None:
-    """Raise the reasons to refuse a call."""
-    now, where = cloud.clock.now(), {"service": service, "permission": permission}
+    """Raise the reasons to refuse a call, wherever it goes; place: what faults match it by."""
+    now, where = cloud.clock.now(), {"service": service, **place}
     if cloud.faults.hit("unauthenticated", now, **where) or (cloud.require_auth and not token):
         raise errors.unauthenticated()
     if unpaid and cloud.faults.hit("quota_project", now, **where):
@@ -181,9 +162,12 @@ def _admit(
     if of not in ("", "-", cloud.project, cloud.number) or cloud.faults.hit(
         "iam_denied", now, **where
     ):
-        raise errors.iam_denied(permission, f"projects/{of or cloud.project}")
+        raise errors.iam_denied(place["permission"], f"projects/{of or cloud.project}")
     if not cloud.around.enabled(f"{service}.googleapis.com"):
         raise disabled(cloud, f"{service}.googleapis.com", TITLES[service])
+    limit = cloud.faults.hit("rate_limit", now, lambda fault: fault.too_many(now), **where)
+    if limit:
+        raise too_many(f"{service}.googleapis.com", limit.options.get("retry_after"))
     for kind, refusal in (("unavailable", errors.unavailable), ("internal", errors.internal)):
         if cloud.faults.hit(kind, now, **where):
             raise refusal()

@@ -11,6 +11,7 @@ from ..model.cloud import Cloud
 from .answers import Call, fingerprint
 
 PROJECT = "project"
+BUCKETS = "buckets/"
 _MEMBER = re.compile(
     r"(user|group|serviceAccount):[^\s:@]+@[^\s:@]+|domain:\S+|allUsers|allAuthenticatedUsers|"
     r"deleted:serviceAccount:\S+|project(Owner|Editor|Viewer):\S+|principal(Set)?://\S+"
@@ -31,20 +32,18 @@ def set_project(cloud: Cloud, call: Call) -> dict[str, Any]:
     return _put(cloud, PROJECT, wanted)
 
 
-def get_bucket(cloud: Cloud, call: Call) -> dict[str, Any]:
+def get_bucket(cloud: Cloud, name: str, version: int) -> dict[str, Any]:
     """Return the policy of a bucket."""
-    policy = _bucket(cloud, call["id"])
-    version = int(call.query.get("optionsRequestedPolicyVersion") or 1)
-    return {"kind": "storage#policy", **_shown(policy, version)}
+    return _shown(_bucket(cloud, name), version)
 
 
-def set_bucket(cloud: Cloud, call: Call) -> dict[str, Any]:
+def set_bucket(cloud: Cloud, name: str, wanted: dict[str, Any]) -> dict[str, Any]:
     """Replace the policy of a bucket."""
-    wanted, policy = call.json(), _bucket(cloud, call["id"])
-    if wanted.get("etag", policy["etag"]) != policy["etag"]:
+    etag = _bucket(cloud, name)["etag"]
+    if wanted.get("etag", etag) != etag:
         text = "At least one of the pre-conditions you specified did not hold."
         raise ComputeError(412, "conditionNotMet", text, "FAILED_PRECONDITION")
-    return {"kind": "storage#policy", **_put(cloud, f"buckets/{call['id']}", wanted)}
+    return _put(cloud, f"{BUCKETS}{name}", wanted)
 
 
 def policy_of(cloud: Cloud, of: str) -> dict[str, Any]:
@@ -64,6 +63,8 @@ def put_policy(cloud: Cloud, of: str, wanted: dict[str, Any]) -> dict[str, Any]:
 def granted(cloud: Cloud, of: str, member: str) -> set[str]:
     """Return the roles that a policy grants a member without conditions."""
     found = _project(cloud) if of == PROJECT else cloud.around.policies.get(of)
+    if of.startswith(BUCKETS):
+        found = _bucket(cloud, of.removeprefix(BUCKETS))
     bindings = found["bindings"] if found else []
     return {b["role"] for b in bindings if member in b["members"] and "condition" not in b}
 
@@ -93,13 +94,20 @@ def _project(cloud: Cloud) -> dict[str, Any]:
 
 
 def _bucket(cloud: Cloud, name: str) -> dict[str, Any]:
-    if name not in cloud.around.buckets:
-        raise ComputeError(404, "notFound", "The specified bucket does not exist.", "NOT_FOUND")
-    found = cloud.around.policies.get(f"buckets/{name}")
+    found = cloud.around.policies.get(f"{BUCKETS}{name}")
     if found is None:
         owners = [f"projectEditor:{cloud.project}", f"projectOwner:{cloud.project}"]
-        bindings = [{"role": "roles/storage.legacyBucketOwner", "members": owners}]
-        found = _written(cloud, f"buckets/{name}", 1, bindings)
+        viewers = [f"projectViewer:{cloud.project}"]
+        bindings = [
+            {"role": f"roles/storage.legacy{kind}", "members": members}
+            for kind, members in (
+                ("BucketOwner", owners),
+                ("BucketReader", viewers),
+                ("ObjectOwner", owners),
+                ("ObjectReader", viewers),
+            )
+        ]
+        found = _written(cloud, f"{BUCKETS}{name}", 1, bindings)
     return found
 
 

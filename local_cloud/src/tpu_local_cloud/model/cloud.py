@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from .. import errors
@@ -24,6 +25,8 @@ from .shared.records import NodeRecord, OperationRecord, Task
 from .shared.schema import UPDATABLE
 from .shared.store import Store
 from .shared.without_machines import make_up_guest_attributes, note_running
+from .storage.buckets import Buckets
+from .storage.uploads import Uploads
 from .tpu import admission, maintenance, node_values, reservations
 from .tpu.queue import Queue
 from .tpu.queue_steps import STEPS, node_changed
@@ -73,8 +76,15 @@ class Cloud(Ledger):
         project: str = "local-project",
         number: str = "123456789012",
         delays: dict[str, float] | None = None,
+        buckets: Path | None = None,
     ) -> None:
+        """Begin with what the store has.
+
+        buckets: the folder of the buckets; without one they end with the process.
+        """
         super().__init__(backend, store, clock, project, number)
+        self.buckets = Buckets(buckets, clock, self.faults, number)
+        self.uploads = Uploads(self.buckets)
         self.require_auth = False
         self.delays = {**DELAYS, **QUEUE_DELAYS}
         self._time(delays or {})
@@ -98,6 +108,7 @@ class Cloud(Ledger):
         self._pool.shutdown(wait=True, cancel_futures=True)
         self.save_published()
         self.store.close()
+        self.buckets.close()
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -367,6 +378,7 @@ class Cloud(Ledger):
             machines = [m["machine_id"] for node in self.nodes.values() for m in node.machines]
             disks = [(disk["zone"], disk["name"]) for disk in self.around.disks]
             self.clear()
+        self.buckets.clear()
         for machine_id in machines:
             self.backend.delete(machine_id)
         for zone, name in disks:

@@ -9,7 +9,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from typing import Any, Literal
 
@@ -19,11 +19,12 @@ from ..compute_api import batch
 from ..errors import ApiError
 from ..github import keys as github
 from ..google import api as google
-from ..google.answers import Media
 from ..model.cloud import Cloud
 from ..model.shared import known_methods
 from ..model.shared.faults import Fault
 from ..model.shared.store import is_full
+from ..storage_api import api as storage
+from ..storage_api.call import Content, Request
 from ..tpu_api import discovery
 from ..tpu_api.methods import Api
 from . import control
@@ -53,8 +54,18 @@ class Reply:
     """Real seconds of delay before the answer."""
     again: Callable[[], Reply] | None = None
     """Returns the answer again, while it is not the one that the client waits for."""
+    content: Content | None = None
+    """What is sent in place of the body, while it is read."""
     cut: Cut = ""
     """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """An answer that is not JSON."""
+
+    content: bytes
+    kind: str
 
 
 class FrontEnd:
@@ -82,14 +93,67 @@ class FrontEnd:
             refused = errors.not_emulated(f"{absent[1]}.googleapis.com")
             return self._say(refused.http, refused.body(), refused.headers)
         if method == "POST" and batch.PATH.fullmatch(path):
-            return self._batch(headers, body)
+            return self._batch(headers, body, self._part)
         hub = github.answer(self.cloud, method, path, query, headers, body)
         if hub is not None:
             return Reply(hub.status, hub.body(), {**self._headers(JSON), **hub.headers})
+        token = _token(headers)
+        where = self._where(method, path, query, body) if len(self.cloud.faults) else {}
+
+        def answered() -> Reply:
+            found = self._answer(method, path, dict(query), headers, body, token)
+            reply = self._say(*found, query)
+            if path.endswith("/wait") and _is_unfinished(found):
+                reply.again = functools.partial(self._look_again, path, query)
+            return reply
+
+        return self._disturbed(where, token, answered)
+
+    def storage(self, request: Request) -> Reply:
+        """Answer one request for Cloud Storage, whose body is read meanwhile."""
+        self.cloud.advance()
+        if request.method == "POST" and storage.BATCH.fullmatch(request.path):
+            return self._batch_of_storage(request)
+        token = _token(request.headers)
+        where = storage.where(self.cloud, request) if len(self.cloud.faults) else {}
+        unpaid = _is_unpaid(token, request.headers)
+
+        def answered() -> Reply:
+            found = storage.answer(self.cloud, request, bool(token), unpaid)
+            headers = {**self._headers(""), **found.headers}
+            kept = {key: value for key, value in headers.items() if value}
+            return Reply(found.status, found.body, kept, content=found.content)
+
+        return self._disturbed(where, token, answered)
+
+    def _batch_of_storage(self, request: Request) -> Reply:
+        """Answer each call of a batch as if it came alone; it may bring no content."""
+
+        def of_part(part: batch.Part, headers: Mapping[str, str]) -> Reply:
+            lower = {key.lower(): value for key, value in headers.items()}
+            reply = self.storage(
+                replace(
+                    request,
+                    method=part.method,
+                    path=part.path,
+                    query=part.query,
+                    headers=lower,
+                    body=[part.body],
+                    pairs=tuple(part.query.items()),
+                )
+            )
+            if reply.content is None:
+                return reply
+            reply.content.file.close()
+            refused = errors.not_emulated("download in a batch")
+            return self._say(refused.http, refused.body(), refused.headers)
+
+        given = {key.title(): value for key, value in request.headers.items()}
+        return self._batch(given, b"".join(request.body), of_part)
+
+    def _disturbed(self, where: dict[str, Any], token: str, answered: Callable[[], Reply]) -> Reply:
+        """Return an answer, or what a network or its proxies make of it."""
         faults, now = self.cloud.faults, self.cloud.clock.now()
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
-        token = token.strip() if scheme == "Bearer" else ""
-        where = self._where(method, path, query, body) if len(faults) else {}
         begun = self._first_seen(token, now)
         drop = faults.hit("drop", now, **where) if where else None
         if drop and not _after_the_work(drop):
@@ -102,13 +166,12 @@ class FrontEnd:
             return self._say(refused.http, refused.body(), refused.headers)
         reset = faults.hit("reset", now, **where) if where else None
         slow = faults.hit("slow", now, **where) if where else None
-        answered = self._answer(method, path, dict(query), headers, body, token)
-        reply = self._say(*answered, query)
+        reply = answered()
         if slow:
             reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
         reply.cut = "drop" if drop else "reset" if reset else ""
-        if path.endswith("/wait") and not reply.cut and _is_unfinished(answered):
-            reply.again = functools.partial(self._look_again, path, query)
+        if reply.cut:
+            reply.again = None
         return reply
 
     def too_large(self) -> Reply:
@@ -127,7 +190,12 @@ class FrontEnd:
             reply.again = functools.partial(self._look_again, path, query)
         return reply
 
-    def _batch(self, headers: Mapping[str, str], body: bytes) -> Reply:
+    def _batch(
+        self,
+        headers: Mapping[str, str],
+        body: bytes,
+        answer: Callable[[batch.Part, Mapping[str, str]], Reply],
+    ) -> Reply:
         """Answer each call of a batch as if it came alone; what cuts one off cuts off all."""
         try:
             calls = batch.parts(headers.get("Content-Type", ""), body)
@@ -135,16 +203,16 @@ class FrontEnd:
             return self._say(error.http, error.body(), error.headers)
         # Each call may have a token of its own.
         common = {key: headers[key] for key in _OF_ALL if key in headers}
-        replies = [
-            (c, self.reply(c.method, c.path, c.query, {**common, **c.headers}, c.body))
-            for c in calls
-        ]
+        replies = [(c, answer(c, {**common, **c.headers})) for c in calls]
         kind, content = batch.answer(
             (c, r.status, r.headers, r.body) for c, r in replies if not r.cut
         )
         cut: Cut = next((reply.cut for _, reply in replies if reply.cut), "")
         pause = max((reply.pause for _, reply in replies), default=0.0)
         return Reply(200, content, self._headers(kind), pause=pause, cut=cut)
+
+    def _part(self, part: batch.Part, headers: Mapping[str, str]) -> Reply:
+        return self.reply(part.method, part.path, part.query, headers, part.body)
 
     def _where(
         self, method: str, path: str, query: Mapping[str, str], body: bytes
@@ -193,16 +261,13 @@ class FrontEnd:
         headers: Mapping[str, str],
         body: bytes,
         token: str,
-    ) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
+    ) -> tuple[int, dict[str, Any] | Page, dict[str, str]]:
         kind, known = headers.get("Content-Type", ""), bool(token)
-        # Google's tokens of service accounts begin like this; their project is the quota project.
-        unpaid = (
-            known and not token.startswith("ya29.c.") and not headers.get("x-goog-user-project")
-        )
+        unpaid = _is_unpaid(token, headers)
         try:
             _check_alt(query)
             root = f"http://{headers.get('Host', '')}/"
-            other: dict[str, Any] | Media | None = discovery.answer(path, query, root)
+            other: dict[str, Any] | Page | None = discovery.answer(path, query, root)
             if other is None:
                 other = compute.answer(self.cloud, method, path, query, body, known, unpaid)
             if other is None:
@@ -220,11 +285,11 @@ class FrontEnd:
     def _say(
         self,
         status: int,
-        answer: dict[str, Any] | Media,
+        answer: dict[str, Any] | Page,
         headers: dict[str, str],
         query: Mapping[str, str] | None = None,
     ) -> Reply:
-        if isinstance(answer, Media):
+        if isinstance(answer, Page):
             return Reply(status, answer.content, {**self._headers(answer.kind), **headers})
         compact = (query or {}).get("prettyPrint") == "false"
         text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=False) + "\n"
@@ -236,7 +301,23 @@ class FrontEnd:
         return {"Content-Type": kind, "Date": formatdate(self.cloud.clock.now(), usegmt=True)}
 
 
-def _is_unfinished(answered: tuple[int, dict[str, Any] | Media, dict[str, str]]) -> bool:
+def _token(headers: Mapping[str, str]) -> str:
+    """Return the bearer token of a request, by its headers as a batch or HTTP has them."""
+    given = headers.get("Authorization") or headers.get("authorization", "")
+    scheme, _, token = given.partition(" ")
+    return token.strip() if scheme == "Bearer" else ""
+
+
+def _is_unpaid(token: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a request comes from a person and names no quota project.
+
+    Google's tokens of service accounts begin like this; their project is the quota project.
+    """
+    person = bool(token) and not token.startswith("ya29.c.")
+    return person and not headers.get("x-goog-user-project")
+
+
+def _is_unfinished(answered: tuple[int, dict[str, Any] | Page, dict[str, str]]) -> bool:
     """Return whether an answer is an operation of Compute Engine that is not done."""
     status, shown, _headers = answered
     if status != 200 or not isinstance(shown, dict):
@@ -255,14 +336,14 @@ def _check_alt(query: Mapping[str, str]) -> None:
             raise errors.invalid_alt(form)
 
 
-def _missing(method: str, path: str) -> tuple[int, dict[str, Any] | Media, dict[str, str]]:
+def _missing(method: str, path: str) -> tuple[int, dict[str, Any] | Page, dict[str, str]]:
     """Answer a request for what the local cloud does not have: in JSON if Google has it."""
     name = known_methods.name_of(method, path)
     if not name:
         page = errors.NOT_THERE.format(html.escape(path))
-        return 404, Media(page.encode(), "text/html; charset=UTF-8"), {}
+        return 404, Page(page.encode(), "text/html; charset=UTF-8"), {}
     refused = errors.not_emulated(name)
-    if name.startswith(("compute.", "storage.")):
+    if name.startswith("compute."):
         refused = compute_errors.as_compute(refused)
     return refused.http, refused.body(), {}
 

@@ -20,6 +20,7 @@ from .peers import owner
 BROWSER = ("origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
 READING = ("GET", "HEAD")
 METADATA_HOSTS = ("metadata.google.internal", "metadata", "169.254.169.254")
+STORAGE_HOSTS = ("storage.googleapis.com", "www.googleapis.com")
 SHOWN = 100
 
 
@@ -67,15 +68,23 @@ def no_page(scope: Scope, headers: Headers) -> str:
     return ""
 
 
+def named_storage(_scope: Scope, headers: Headers) -> str:
+    """Refuse requests for other hosts than Cloud Storage's names and this computer."""
+    host = _host(headers.get("host", ""))
+    if host in STORAGE_HOSTS or host.endswith(f".{STORAGE_HOSTS[0]}") or _is_loopback(host):
+        return ""
+    return (
+        f"it is for the host {_shown(headers.get('host'))}. This server answers as "
+        f"{', '.join(STORAGE_HOSTS)} only."
+    )
+
+
 def named(names: Collection[str], loopback: bool) -> Callable[[Scope, Headers], str]:
     """Refuse requests for other hosts, because a foreign name may resolve here (DNS rebinding)."""
 
     def check(_scope: Scope, headers: Headers) -> str:
         given = headers.get("host", "")
-        try:
-            host = (urlsplit(f"//{given}").hostname or "").rstrip(".")
-        except ValueError:
-            host = ""
+        host = _host(given)
         if host in names or (loopback and _is_loopback(host)):
             return ""
         known = ", ".join([*(["localhost", "127.0.0.1"] if loopback else []), *names])
@@ -100,6 +109,13 @@ def owned(uids: Collection[int]) -> Callable[[Scope, Headers], str]:
         )
 
     return check
+
+
+def _host(given: str) -> str:
+    try:
+        return (urlsplit(f"//{given}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
 
 
 def _is_loopback(host: str) -> bool:

@@ -20,7 +20,6 @@ from starlette.routing import Route
 
 from ..errors import ApiError, unauthenticated
 from ..google import api as google
-from ..google.answers import Media
 from ..model.cloud import Cloud
 from ..model.compute import boot_disks
 from ..model.compute.records import tags
@@ -28,7 +27,10 @@ from ..model.shared import networks
 from ..model.shared.clock import seconds_of
 from ..model.shared.records import NodeRecord
 from ..model.shared.schema import snake
+from ..storage_api.access import Caller
 from ..tables._schema.accelerators import API_ENUM, GENERATIONS, parse
+from .frontend import FrontEnd
+from .storage import StorageApp, of_machines
 
 ROOT = "/computeMetadata/v1"
 # How often a waiting request checks for a change.
@@ -360,6 +362,12 @@ class Tokens:
         signature = self._key.sign(said, padding.PKCS1v15(), hashes.SHA256())
         return (said + b"." + _base64(signature)).decode()
 
+    def caller(self, token: str) -> Caller | None:
+        """Return the account that a token stands for; None for one that is no machine's."""
+        email, scopes, ends = self._known.get(token, ("", [], 0.0))
+        valid = ends > self._cloud.clock.now()
+        return Caller("account", email, tuple(scopes)) if valid else None
+
     def who(self, token: str) -> tuple[str, list[str]]:
         """Return the owner of a token; raise if it is invalid or expired."""
         email, scopes, ends = self._known.get(token, ("", [], 0.0))
@@ -371,9 +379,10 @@ class Tokens:
 class MetadataApp:
     """Answers one cloud's machines."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self.cloud = cloud
+    def __init__(self, front: FrontEnd) -> None:
+        self.cloud = cloud = front.cloud
         self.tokens = Tokens(cloud)
+        self.identify = of_machines(self.tokens.caller)
         self.closing = False
         self.asgi = Starlette(
             routes=[
@@ -390,7 +399,7 @@ class MetadataApp:
                     methods=["GET"],
                 ),
                 Route("/v1/{path:path}", self.google, methods=["GET"]),
-                Route("/storage/v1/{path:path}", self.google, methods=["GET"]),
+                Route("/storage/v1/{path:path}", StorageApp(front, self.identify)),
                 Route(ROOT + "/{path:path}", self.get, methods=["GET"]),
                 Route(ROOT, self.get, methods=["GET"]),
             ]
@@ -421,18 +430,12 @@ class MetadataApp:
         return PlainTextResponse(text, headers=HEADERS)
 
     async def google(self, request: Request) -> Response:
-        """Pass a request on to Secret Manager or Storage, which machines reach only here."""
+        """Pass a request on to Secret Manager, which machines reach only here."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
             email, scopes = self.tokens.who(token if scheme == "Bearer" else "")
-            # As it was sent, because names of objects contain encoded slashes.
             path = request.scope["raw_path"].decode().partition("?")[0]
-            query = dict(request.query_params)
-            answer = await asyncio.to_thread(
-                google.answer_machine, self.cloud, path, query, email, scopes
-            )
-            if isinstance(answer, Media):
-                return Response(answer.content, 200, {"Content-Type": answer.kind})
+            answer = await asyncio.to_thread(google.answer_machine, self.cloud, path, email, scopes)
             status = 200
         except ApiError as error:
             status, answer = error.http, error.body()

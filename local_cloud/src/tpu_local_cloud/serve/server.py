@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
-import struct
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,28 +24,31 @@ import uvicorn
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import payload
 from ..machines import make_backend
 from ..model.cloud import Cloud
 from ..model.shared.clock import Clock
 from ..model.shared.store import Store
+from . import tls
+from .authority import papers
 from .frontend import FrontEnd, Reply
-from .gate import METADATA_HOSTS, Gate, named, no_page, owned
+from .gate import METADATA_HOSTS, Gate, named, named_storage, no_page, owned
 from .metadata import MetadataApp
+from .sending import deliver
+from .storage import Identify, StorageApp, is_for_storage, of_machines, of_owner
 
+# The port of the real name, where machines expect it.
+HTTPS = 443
 # How often due tasks run without a request; requests run them as well.
 TICK = 0.1
 # For how many of the cloud's seconds a request waits for an operation of Compute Engine.
 WAIT = 120.0
 # The same in real seconds for a clock that stands still.
 SHORT_WAIT = 1.0
-# Time to send half of an answer before its connection is reset.
-FLUSH = 0.05
-# Requests below these paths may be of any size: uploads, and those of the cloud's owner.
-UNLIMITED = ("/upload/", "/_cloud/")
+# Requests of the cloud's owner below this path may be of any size.
+UNLIMITED = "/_cloud/"
 # Seconds for which an idle connection stays open, as at Google's load balancers.
 KEEP_ALIVE = 610
 
@@ -51,8 +56,8 @@ KEEP_ALIVE = 610
 class CloudApp:
     """The ASGI application around the front end."""
 
-    def __init__(self, front: FrontEnd) -> None:
-        self.front = front
+    def __init__(self, front: FrontEnd, storage: StorageApp) -> None:
+        self.front, self._storage = front, storage
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -61,6 +66,9 @@ class CloudApp:
         request = Request(scope, receive)
         # The path as it was sent: ids may hold encoded characters.
         path = scope.get("raw_path", b"").decode().partition("?")[0] or request.url.path
+        if is_for_storage(self.front.cloud, path, request.headers.get("host", "")):
+            await self._storage(scope, receive, send)
+            return
         body = await _body(request, None if path.startswith(UNLIMITED) else payload.LARGEST)
         if body is None:
             reply = self.front.too_large()
@@ -68,23 +76,16 @@ class CloudApp:
             reply = await run_in_threadpool(
                 self.front.reply, request.method, path, request.query_params, request.headers, body
             )
-        if reply.pause:
-            await asyncio.sleep(reply.pause)
         if reply.again:
             reply = await self._wait(reply)
-        if reply.cut == "drop":
-            _close(send, abruptly=False)
-            return
-        if reply.cut == "reset":
-            await _send_half(reply, send)
-            return
-        await Response(reply.body, reply.status, reply.headers)(scope, receive, send)
+        await deliver(reply, scope, send)
 
     async def _wait(self, reply: Reply) -> Reply:
         """Wait until an operation is done, at most as long as Google does; return the last answer.
 
         It holds neither a thread nor a lock, so that many may wait.
         """
+        await asyncio.sleep(reply.pause)
         clock = self.front.cloud.clock
         # Where time stands still, only its owner can end the operation.
         longest = clock.real_seconds(WAIT) if clock.mode == "real" else SHORT_WAIT
@@ -105,33 +106,6 @@ async def _body(request: Request, most: int | None) -> bytes | None:
     return b"".join(parts) if most is None or size <= most else None
 
 
-async def _send_half(reply: Reply, send: Send) -> None:
-    headers = {**reply.headers, "Content-Length": str(len(reply.body))}
-    raw = [(key.encode(), value.encode()) for key, value in headers.items()]
-    await send({"type": "http.response.start", "status": reply.status, "headers": raw})
-    half = reply.body[: len(reply.body) // 2]
-    await send({"type": "http.response.body", "body": half, "more_body": True})
-    if _transport(send):
-        await asyncio.sleep(FLUSH)
-        _close(send, abruptly=True)
-
-
-def _transport(send: Send) -> Any:
-    """Return the connection behind uvicorn's `send`; None where there is none, as in a test."""
-    return getattr(getattr(send, "__self__", None), "transport", None)
-
-
-def _close(send: Send, abruptly: bool) -> None:
-    transport = _transport(send)
-    if transport is None:
-        return
-    if abruptly:
-        # Closing a socket with a linger time of zero sends a reset.
-        linger = struct.pack("ii", 1, 0)
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-    transport.abort()
-
-
 class Server:
     """One cloud with its listeners; to be run here, or in a thread of a test."""
 
@@ -145,6 +119,7 @@ class Server:
             project=config.get("project", "local-project"),
             number=config.get("project_number", "123456789012"),
             delays=config.get("delays"),
+            buckets=state_dir / "buckets" if state_dir else None,
         )
         self._address = (config.get("host", "127.0.0.1"), int(config.get("port", 0)))
         # A person who started it with sudo uses it as their own user.
@@ -152,39 +127,35 @@ class Server:
         # None: gRPC is off.
         self._grpc_port: int | None = config.get("grpc_port")
         self._servers: list[uvicorn.Server] = []
-        self._metadata = MetadataApp(self.cloud)
+        # None: there is no port with TLS on this computer's own address.
+        self._tls_port: int | None = config.get("tls_port")
+        self._tls_folder = state_dir / "tls" if state_dir else None
+        self._front = FrontEnd(self.cloud)
+        self._metadata = MetadataApp(self._front)
+        self._at_end: list[Callable[[], None]] = []
         self.url = ""
+        self.tls_port = 0
         self.grpc_endpoint = ""
         self.ready = threading.Event()
 
     async def serve(self) -> None:
         """Serve until a stop is requested."""
         await asyncio.to_thread(self.backend.open)
-        listeners: list[tuple[Any, socket.socket]] = []
+        listeners: list[tuple[uvicorn.Config, socket.socket]] = []
         api_socket = _listen(*self._address)
         self.url = "http://{}:{}/".format(*api_socket.getsockname()[:2])
         own, users = named((), loopback=True), owned(self._owners)
-        front = FrontEnd(self.cloud)
-        listeners.append((Gate(CloudApp(front), own, no_page, users), api_socket))
-        over_grpc = self._open_grpc(front, users)
+        of_owners = StorageApp(self._front, of_owner(self._metadata.tokens.caller))
+        app = CloudApp(self._front, of_owners)
+        listeners.append((_config(Gate(app, own, no_page, users)), api_socket))
+        over_grpc = self._open_grpc(self._front, users)
         metadata_address = self.backend.metadata_address()
         if metadata_address:
             own = named((*METADATA_HOSTS, metadata_address[0]), loopback=False)
             metadata = Gate(self._metadata.asgi, own, no_page)
-            listeners.append((metadata, _listen(*metadata_address)))
-        for app, _ in listeners:
-            config = uvicorn.Config(
-                app,
-                log_level="warning",
-                lifespan="off",
-                timeout_graceful_shutdown=5,
-                timeout_keep_alive=KEEP_ALIVE,
-                server_header=False,
-                date_header=False,
-                # Otherwise a client could choose its address with X-Forwarded-For.
-                proxy_headers=False,
-            )
-            self._servers.append(_Server(config))
+            listeners.append((_config(metadata), _listen(*metadata_address)))
+        listeners += await asyncio.to_thread(self._open_tls, of_owners, users, metadata_address)
+        self._servers = [_Server(config) for config, _ in listeners]
         ticker = asyncio.create_task(self._tick())
         self.ready.set()
         try:
@@ -198,6 +169,8 @@ class Server:
             ticker.cancel()
             if over_grpc:
                 await asyncio.to_thread(over_grpc.stop)
+            for end in self._at_end:
+                await asyncio.to_thread(end)
             self._metadata.closing = True
             await asyncio.to_thread(self.cloud.close)
             self.backend.close()
@@ -212,6 +185,58 @@ class Server:
         server.start()
         self.grpc_endpoint = "{}:{}".format(*server.address)
         return server
+
+    def _open_tls(
+        self,
+        of_owners: StorageApp,
+        users: Callable[[Scope, Headers], str],
+        metadata_address: tuple[str, int] | None,
+    ) -> list[tuple[uvicorn.Config, socket.socket]]:
+        """Return the listeners that answer as storage.googleapis.com: for users, for machines."""
+        found = []
+        tokens, names = self._metadata.tokens.caller, named_storage
+        if self._tls_port is not None:
+            listener = _listen(self._address[0], self._tls_port)
+            self.tls_port = listener.getsockname()[1]
+            app = Gate(of_owners, names, no_page, users)
+            found.append((self._with_tls(app, of_owner(tokens)), listener))
+        if metadata_address and (there := _free(metadata_address[0], HTTPS)):
+            identify = of_machines(tokens)
+            app = Gate(StorageApp(self._front, identify), names, no_page)
+            found.append((self._with_tls(app, identify), there))
+        return found
+
+    def _with_tls(self, app: ASGIApp, identify: Identify) -> uvicorn.Config:
+        relay, offered = self._relay(identify)
+        folder = self._tls_folder
+        if folder is None:
+            # Without a state folder, everything ends with the process.
+            made = Path(tempfile.mkdtemp(prefix="tpu-tls-"))
+            self._at_end.append(functools.partial(shutil.rmtree, made, ignore_errors=True))
+            self._tls_folder = folder = made / "tls"
+        files = papers(folder)
+        more = {"ssl_certfile": files.certificate, "ssl_keyfile": files.key}
+        config = _config(app, http=relay, **more)
+        config.load()
+        if config.ssl is not None:
+            config.ssl.set_alpn_protocols(offered)
+        return config
+
+    def _relay(self, identify: Identify) -> tuple[Any, list[str]]:
+        """Return the protocol of a port with TLS, and what it offers: gRPC only if it is there."""
+        try:
+            from .storage_grpc import StorageGrpc
+        except ImportError:
+            return "h11", tls.HTTP_ONLY
+        server = StorageGrpc(self.cloud, identify)
+        server.start()
+        self._at_end.append(server.stop)
+        return tls.protocol(server.path), tls.OFFERED
+
+    @property
+    def authority(self) -> Path:
+        """Return the file with the certificate that clients of the port with TLS must trust."""
+        return papers(self._tls_folder or Path()).authority
 
     async def _tick(self) -> None:
         while True:
@@ -232,6 +257,32 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+
+def _config(app: ASGIApp, **more: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        lifespan="off",
+        timeout_graceful_shutdown=5,
+        timeout_keep_alive=KEEP_ALIVE,
+        server_header=False,
+        date_header=False,
+        # Otherwise a client could choose its address with X-Forwarded-For.
+        proxy_headers=False,
+        **more,
+    )
+
+
+def _free(host: str, port: int) -> socket.socket | None:
+    """Return a listener; None where another program of this computer has the port."""
+    try:
+        return _listen(host, port)
+    except OSError as error:
+        logging.getLogger(__name__).warning(
+            "machines cannot reach storage.googleapis.com: %s:%s is in use (%s)", host, port, error
+        )
+        return None
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -15,6 +15,7 @@ from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import Cloud
 from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.store import Store
+from tpu_local_cloud.serve.frontend import FrontEnd
 from tpu_local_cloud.serve.metadata import MetadataApp, Tokens
 
 SECRETS = "/v1/projects/local-project/secrets"
@@ -30,12 +31,9 @@ def call(cloud: Cloud, method: str, path: str, body: Any = None, **query: str) -
 
 def words(cloud: Cloud, path: str = LATEST, scopes: list[str] | None = None) -> str:
     try:
-        found = api.answer_machine(
-            cloud, path, {}, DEFAULT, EVERYWHERE if scopes is None else scopes
-        )
+        found = api.answer_machine(cloud, path, DEFAULT, EVERYWHERE if scopes is None else scopes)
     except ApiError as error:
         return f"{error.http} {error.message}"
-    assert isinstance(found, dict)
     return base64.b64decode(found["payload"]["data"]).decode()
 
 
@@ -110,7 +108,7 @@ def test_tokens_end(cloud: Cloud) -> None:
 
 
 def test_a_request_without_a_token_is_refused(cloud: Cloud) -> None:
-    answer = TestClient(MetadataApp(cloud).asgi).get(LATEST)
+    answer = TestClient(MetadataApp(FrontEnd(cloud)).asgi).get(LATEST)
     assert answer.status_code == 401
 
 

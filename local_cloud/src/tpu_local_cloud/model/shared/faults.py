@@ -16,6 +16,7 @@ KINDS = {
     "stock_out": "creating or starting fails for lack of capacity; queued resources wait",
     "quota": "create is refused when more than the capacity quota would exist "
     "(limit: cores or chips, as types count them; scope: zone, region or both)",
+    "object_rate": "429 for a write of an object less than so many seconds after the last one",
     "rate_limit": "429, too many requests "
     "(retry_after: seconds to say in Retry-After; per_minute: how many are fine)",
     "api_disabled": "403, the API is not enabled",
@@ -65,6 +66,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "queue_denied": ("wording",),
     "token_expired": ("older_than", "token"),
     "drop": ("when", "after"),
+    "object_rate": ("seconds",),
     "slow": ("seconds",),
     "invisible": ("seconds",),
     "page_size": ("size",),
@@ -77,8 +79,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 # Properties that identify a place. A method is a name such as nodes.create, or HTTP's such as POST.
 PLACES = (
     "accelerator_type",
+    "bucket",
     "method",
     "node",
+    "object",
     "permission",
     "queued",
     "service",

@@ -59,7 +59,7 @@ def is_full(error: Exception) -> bool:
     """Return whether something could not be saved because the disk is full."""
     if isinstance(error, sqlite3.OperationalError):
         return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Rows(Protocol):

@@ -98,8 +98,6 @@ class Surroundings:
         self.subnetworks = Shelf(store, "subnetwork")
         self.accounts = Shelf(store, "account")
         self.policies = Shelf(store, "policy")
-        self.buckets = Shelf(store, "bucket")
-        self.objects = Shelf(store, "object")
         self.secrets = Shelf(store, "secret")
         self.logins = Shelf(store, "login")
         self.operations = Shelf(store, "google_operation")

@@ -1,0 +1,109 @@
+"""The one method of Cloud Storage's gRPC API that gcsfs asks before all else: GetStorageLayout.
+
+Without an answer its first use of a bucket takes minutes. Needs the extra `grpc` of the package.
+The two messages are written here byte by byte, because their package is large and they are small.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ..errors import ApiError
+from ..model.cloud import Cloud
+from ..storage_api.access import require
+from .storage import Identify
+
+METHOD = "/google.storage.control.v2.StorageControl/GetStorageLayout"
+WORKERS = 4
+_LENGTH_DELIMITED = 2
+_CODES = {
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+}
+
+
+class StorageGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Serves the method on a Unix socket, to which the port with TLS relays."""
+
+    def __init__(self, cloud: Cloud, identify: Identify) -> None:
+        self._cloud, self._identify = cloud, identify
+        self._folder = Path(tempfile.mkdtemp(prefix="tpu-storage-"))
+        self.path = str(self._folder / "grpc")
+        pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="storage-grpc")
+        self._server = grpc.server(pool, handlers=(self,))
+        self._server.add_insecure_port(f"unix:{self.path}")
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._server.stop(1.0).wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Return the handler of a method, if there is one."""
+        if details.method != METHOD:
+            return None
+        return grpc.unary_unary_rpc_method_handler(self._answer)
+
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        sent = dict(context.invocation_metadata())
+        kind, _, token = sent.get("authorization", "").partition(" ")
+        name = _strings(request).get(1, "")
+        match = re.fullmatch(r"projects/[^/]+/buckets/([^/]+)/storageLayout", name)
+        try:
+            document = self._cloud.buckets.bucket(match[1] if match else "")
+            caller = self._identify(token if kind == "Bearer" else "")
+            require(self._cloud, caller, document["name"], "storage.objects.list")
+        except ApiError as error:
+            context.abort(_CODES.get(error.http, grpc.StatusCode.INTERNAL), error.message)
+        return layout(name, document)
+
+
+def layout(name: str, document: dict[str, Any]) -> bytes:
+    """Return the message StorageLayout of a bucket without a hierarchy."""
+    texts = ((1, name), (2, document["location"]), (3, document["locationType"]), (5, ""))
+    return b"".join(_field(number, text.encode()) for number, text in texts)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+
+
+def _strings(message: bytes) -> dict[int, str]:
+    """Return the texts of a message by their numbers; GetStorageLayoutRequest has nothing else."""
+    found: dict[int, str] = {}
+    place = 0
+    while place < len(message) and message[place] & 7 == _LENGTH_DELIMITED:
+        number = message[place] >> 3
+        size, place = _number(message, place + 1)
+        found[number] = message[place : place + size].decode(errors="replace")
+        place += size
+    return found
+
+
+def _number(message: bytes, place: int) -> tuple[int, int]:
+    """Return the number at a place, and where it ends."""
+    number = shift = 0
+    while place < len(message):
+        byte, place = message[place], place + 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    return number, place

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from tpu_local_cloud.commands.lifecycle import owners
 from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.serve import peers
+from tpu_local_cloud.serve import peers, server
 from tpu_local_cloud.serve.frontend import FrontEnd
 from tpu_local_cloud.serve.gate import METADATA_HOSTS, Gate, named, no_page
 from tpu_local_cloud.serve.metadata import MetadataApp
@@ -214,6 +214,8 @@ def test_the_metadata_server_answers_to_its_names_and_to_no_page(cloud: Emulator
 
 def test_the_server_has_the_gate_before_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoMachines, "metadata_address", lambda _: ("127.0.0.1", 0))
+    # The port of the machines' storage.googleapis.com, which a test need not have.
+    monkeypatch.setattr(server, "HTTPS", 0)
     seen: list[Any] = []
     made = Gate.__init__
 
@@ -224,8 +226,8 @@ def test_the_server_has_the_gate_before_the_metadata(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Gate, "__init__", note)
     cloud = Emulator()
     try:
-        assert len(seen) == len(cloud.server._servers) == 2
-        assert [server.config.app for server in cloud.server._servers] == seen
-        assert not any(server.config.proxy_headers for server in cloud.server._servers)
+        assert len(seen) == len(cloud.server._servers) == 3
+        assert [each.config.app for each in cloud.server._servers] == seen
+        assert not any(each.config.proxy_headers for each in cloud.server._servers)
     finally:
         cloud.stop()

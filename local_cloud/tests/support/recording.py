@@ -86,5 +86,5 @@ class RecordingEmulator(Emulator):
         """Serve, until stop."""
         self.seen: list[Exchange] = []
         made = server.CloudApp
-        with mock.patch.object(server, "CloudApp", lambda front: Recorder(made(front), self.seen)):
+        with mock.patch.object(server, "CloudApp", lambda *all: Recorder(made(*all), self.seen)):
             super().start()

@@ -17,6 +17,8 @@ from .frontend import Reply
 
 # Time to send half of an answer before its connection is reset.
 FLUSH = 0.05
+# Bytes of an answer whose length is not known before: half of them come before a reset.
+UNKNOWN = 2048
 # Answers that have no body, and say nothing of its length.
 _EMPTY = (204, 304)
 
@@ -54,9 +56,11 @@ def _length(reply: Reply) -> int | None:
 
 
 async def _body(reply: Reply, send: Send) -> None:
+    if reply.content is None and reply.cut != "reset":
+        await send({"type": "http.response.body", "body": reply.body})
+        return
     length = _length(reply)
-    # Half of what would come, or of its first part.
-    left = (length or FLUSH_SIZE) // 2 if reply.cut == "reset" else None
+    left = (length or UNKNOWN) // 2 if reply.cut == "reset" else None
     parts = _parts(reply.content) if reply.content else iter([reply.body])
     while (part := await asyncio.to_thread(next, parts, None)) is not None:
         if left is not None and len(part) >= left:
@@ -65,10 +69,6 @@ async def _body(reply: Reply, send: Send) -> None:
         left = None if left is None else left - len(part)
         await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-# Where the length of an answer is not known, about so much of it comes before a reset.
-FLUSH_SIZE = 1024
 
 
 async def _reset(last: bytes, send: Send) -> None:

@@ -96,7 +96,7 @@ def test_a_refused_write_changes_nothing(buckets: Buckets, tmp_path: Path) -> No
     put(buckets, "a", b"one")
     with pytest.raises(ApiError, match="pre-conditions"):
         put(buckets, "a", b"two", ifGenerationMatch="0")
-    with pytest.raises(ApiError, match="storage.objects.delete"):
+    with pytest.raises(ApiError, match=r"storage\.objects\.delete"):
         buckets.store("lab", "a", {}, [b"two"], conditions.NONE, may_replace=False)
     with pytest.raises(ApiError, match="CRC32C"):
         buckets.store("lab", "a", {"crc32c": "AAAAAA=="}, [b"two"], conditions.NONE)

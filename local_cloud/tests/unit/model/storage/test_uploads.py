@@ -183,7 +183,7 @@ def test_in_parts(stand: Stand, tmp_path: Path) -> None:
         etags[number] = part_etag(stand.uploads.receive_part(key, number, [content]).md5)
     stand.restart()
     for wanted in ([], [(2, etags[2]), (1, etags[1])], [(1, "x")], [(3, "x")]):
-        with pytest.raises(ApiError, match="[Pp]art"):
+        with pytest.raises(ApiError, match=r"[Pp]art"):
             stand.uploads.complete(key, wanted)
     made = stand.uploads.complete(key, [(1, f'"{etags[1]}"'), (2, etags[2])])
     assert (stand.content("m"), made["componentCount"]) == (b"onetwo", 2)

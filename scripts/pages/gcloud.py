@@ -51,6 +51,7 @@ MEANINGS = {
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": "service accounts",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": "the project and its IAM policy",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": "buckets",
+    "STORAGE_EMULATOR_HOST": "buckets, of Google's libraries and gcsfs",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": "`ssh` to nodes with `enable-oslogin`",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": "secrets",
     "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "no login is needed, and no token leaves the computer",

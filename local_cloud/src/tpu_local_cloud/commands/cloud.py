@@ -76,6 +76,12 @@ def cloud() -> None:
     type=click.IntRange(1, 65535),
     help="Serve the API over gRPC as well, on this port; needs the extra grpc of tpu-local-cloud.",
 )
+@click.option(
+    "--tls-port",
+    type=click.IntRange(1, 65535),
+    help="Serve Cloud Storage over TLS as well, on this port, by the name storage.googleapis.com; "
+    "`env` names the certificate to trust.",
+)
 @_image
 @_install
 @click.option(
@@ -103,6 +109,7 @@ def up(
     hosts: str,
     port: int,
     grpc_port: int | None,
+    tls_port: int | None,
     image: str,
     may_install: bool,
     clock: str,
@@ -113,8 +120,9 @@ def up(
 
     A restarted cloud keeps its clock mode; `cloud clock` changes it.
     """
+    _require_different(port=port, grpc_port=grpc_port, tls_port=tls_port)
     if grpc_port is not None:
-        _require_grpc(port, grpc_port)
+        _require_grpc()
     facts = _accepted(machines=hosts == "container")
     if hosts == "container":
         _require_programs(facts, may_install)
@@ -123,6 +131,7 @@ def up(
         "host": "127.0.0.1",
         "port": port,
         "grpc_port": grpc_port,
+        "tls_port": tls_port,
         "hosts": hosts,
         "state_dir": str(target.state_dir),
         "project": project,
@@ -138,9 +147,10 @@ def up(
         _progress(f"The local cloud is up after {time.monotonic() - started:.0f} s")
     else:
         click.echo("The local cloud is up already.")
-    over_grpc = f"\n  gRPC     {target.grpc_endpoint}" if target.grpc_endpoint else ""
+    others = f"\n  gRPC     {target.grpc_endpoint}" if target.grpc_endpoint else ""
+    others += f"\n  TLS      127.0.0.1:{tls_port}" if tls_port else ""
     click.echo(f"""
-  API      {target.endpoint}{over_grpc}
+  API      {target.endpoint}{others}
   project  {project}
   state    {target.state_dir}
 
@@ -150,9 +160,17 @@ See the machines:      {called()} status
 Remove everything:     {called()} down""")
 
 
-def _require_grpc(port: int, grpc_port: int) -> None:
-    if port == grpc_port:
-        raise CloudError(f"--port and --grpc-port are both {port}: choose another --grpc-port")
+def _require_different(**ports: int | None) -> None:
+    known: dict[int, str] = {}
+    for name, port in ports.items():
+        option = f"--{name.replace('_', '-')}"
+        if port in known:
+            raise CloudError(f"{known[port]} and {option} are both {port}: choose another {option}")
+        if port is not None:
+            known[port] = option
+
+
+def _require_grpc() -> None:
     try:
         importlib.import_module("tpu_local_cloud.serve.grpc")
     except ImportError as error:

@@ -83,6 +83,11 @@ class Cloud:
         port = config.get("grpc_port")
         return f"{config['host']}:{port}" if port else ""
 
+    @property
+    def authority(self) -> Path:
+        """Return the certificate to trust for storage.googleapis.com; there is one with TLS."""
+        return self.state_dir / "tls" / "ca.pem"
+
     def server_pid(self) -> int | None:
         """Return the process id of the running server."""
         try:
@@ -135,7 +140,7 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
     """Start the cloud; return whether there was anything to do."""
     existing = cloud.config
     if existing:
-        for key in ("hosts", "port", "grpc_port", "project"):
+        for key in ("hosts", "port", "grpc_port", "tls_port", "project"):
             if existing.get(key) != config.get(key):
                 raise CloudError(
                     f"the cloud in {cloud.state_dir} exists with {key} {existing.get(key)}, not "
@@ -149,6 +154,8 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
     _require_port(config["host"], config["port"], "--port")
     if config.get("grpc_port"):
         _require_port(config["host"], config["grpc_port"], "--grpc-port")
+    if config.get("tls_port"):
+        _require_port(config["host"], config["tls_port"], "--tls-port")
     _require_space(cloud.state_dir)
     # The configuration is written first, so that `down` can revert an incomplete `up`.
     write_json(cloud.config_file, config)
@@ -264,6 +271,7 @@ def exports(cloud: Cloud) -> dict[str, str]:
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": endpoint,
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": endpoint,
+        "STORAGE_EMULATOR_HOST": cloud.endpoint.rstrip("/"),
         "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
         "CLOUDSDK_CORE_PROJECT": config["project"],
         "GOOGLE_CLOUD_PROJECT": config["project"],
@@ -275,6 +283,8 @@ def exports(cloud: Cloud) -> dict[str, str]:
         variables["TPU_FLEET_CLOUD_GRPC_ENDPOINT"] = cloud.grpc_endpoint
     if cloud.config:
         variables["TPU_FLEET_CLOUD_DIR"] = str(cloud.state_dir)
+    if cloud.authority.exists():
+        variables["TPU_FLEET_CLOUD_CA"] = str(cloud.authority)
     return {**variables, **_elsewhere(endpoint)}
 
 

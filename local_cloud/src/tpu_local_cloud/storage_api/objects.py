@@ -184,8 +184,7 @@ def _copied(
     call: Call, source: Row, about: dict[str, Any], name: str, bucket: str = "", move: bool = False
 ) -> dict[str, Any]:
     bucket = bucket or call["bucket"]
-    if bucket != call["bucket"]:
-        call.require("storage.objects.create", bucket)
+    call.require("storage.objects.create", bucket)
     # What the client says replaces all metadata; without a word it is copied.
     old = source.document
     kept = {key: old[key] for key in OF_OBJECT if key in old and not key.endswith("Hold")}

@@ -43,10 +43,12 @@ def compose(
                 first = first or document
                 count += int(document.get("componentCount", 1))
         kind = {"contentType": first.get("contentType")}
+        # gcloud sends those of the first source along.
+        own = {key: value for key, value in about.items() if key not in ("crc32c", "md5Hash")}
         # A composition has no MD5.
         more = {"componentCount": count, "md5Hash": None}
         parts = _joined(files)
-        return buckets.store(bucket, name, {**kind, **about}, parts, wanted, may_replace, **more)
+        return buckets.store(bucket, name, {**kind, **own}, parts, wanted, may_replace, **more)
 
 
 def _open(buckets: Buckets, bucket: str, source: Mapping[str, Any]) -> tuple[Document, BinaryIO]:

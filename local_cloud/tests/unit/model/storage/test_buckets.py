@@ -181,7 +181,8 @@ def test_compositions(buckets: Buckets) -> None:
     assert read(buckets, "c") == b"aabbaa"
     assert made["componentCount"] == 3
     assert "md5Hash" not in made
-    again = compose(buckets, "lab", "d", [{"name": "c"}], {}, conditions.NONE, True)
+    about = {"crc32c": "NqHfnQ=="}
+    again = compose(buckets, "lab", "d", [{"name": "c"}], about, conditions.NONE, True)
     assert (again["componentCount"], again["crc32c"]) == (3, made["crc32c"])
     wrong = [{"name": "a", "objectPreconditions": {"ifGenerationMatch": "1"}}]
     for some, text in ((wrong, "pre-conditions"), ([], "between 1 and"), (sources * 11, "33")):

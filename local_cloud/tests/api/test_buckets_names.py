@@ -110,7 +110,7 @@ def test_the_authority_is_made_once(cloud: Emulator, tmp_path: Path) -> None:
     assert cloud.server.authority.read_bytes() == before
     files = papers(tmp_path / "tls")
     assert files.key.stat().st_mode & 0o777 == 0o600
-    # Nobody can sign another name: the authority's key is not kept.
+    # No other name can be signed: the authority's key is not kept.
     assert {path.name for path in files.folder.iterdir()} == {
         "ca.pem", "server.pem", "server.key"
     }  # fmt: skip

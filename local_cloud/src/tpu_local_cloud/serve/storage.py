@@ -44,7 +44,7 @@ def of_owner(known: Known) -> Identify:
 
 
 def of_machines(known: Known) -> Identify:
-    """Return who calls from a machine: its account, or anyone."""
+    """Return who calls from a machine: its account, or a client without one."""
     return lambda token: known(token) or (UNKNOWN if token else ANYONE)
 
 

@@ -1,4 +1,4 @@
-"""Who may do what with buckets and objects: roles and permissions as Google has them."""
+"""Access to buckets and objects: roles and permissions as Google has them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ Kind = Literal["owner", "account", "anyone", "unknown"]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request: the owner of the cloud, a service account, or anyone without a token.
+    """The sender of a request: the owner of the cloud, a service account, or one without a token.
 
     unknown: the token is none, or has expired.
     """

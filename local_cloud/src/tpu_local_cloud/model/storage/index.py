@@ -133,7 +133,7 @@ class Index:
         return self._db.execute(query, (bucket,)).fetchone() is not None
 
     def ended(self, now: float) -> list[tuple[str, str, int]]:
-        """Return bucket, name and number of what is to be deleted for good."""
+        """Return bucket, name and number of all whose time is over."""
         query = "SELECT bucket, name, generation FROM objects WHERE ends <= ?"
         return self._db.execute(query, (now,)).fetchall()
 

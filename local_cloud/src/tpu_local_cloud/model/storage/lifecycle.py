@@ -41,7 +41,7 @@ def _invalid(field: str, value: object, known: tuple[str, ...]) -> ComputeError:
 
 
 def action(rules: Mapping[str, Any], row: Row, newer: int, now: float) -> Mapping[str, Any] | None:
-    """Return what is to be done with a generation: deletion wins; None: nothing.
+    """Return the action for a generation: deletion wins; None: nothing happens.
 
     newer: how many later generations of its name there are.
     """

@@ -37,6 +37,8 @@ class Buckets:
         self._root, self._faults, self._number = root, faults, number
         self._looked: dict[str, float] = {}
         self._written: dict[tuple[str, str], float] = {}
+        # Contents of the change that goes on.
+        self._new: list[int] = []
 
     # The folder is made when it is first needed: most clouds of tests have no bucket.
     @cached_property
@@ -81,8 +83,14 @@ class Buckets:
     @contextmanager
     def change(self) -> Iterator[float]:
         """Hold the lock, and do all changes or none; the value is the present moment."""
-        with self.lock, self.index.transaction():
-            yield self.clock.now()
+        with self.lock:
+            self._new = []
+            try:
+                with self.index.transaction():
+                    yield self.clock.now()
+            except BaseException:
+                self._drop(self._new)
+                raise
 
     # Buckets ----------------------------------------------------------------------------------
 
@@ -229,8 +237,9 @@ class Buckets:
                 document = documents.new_object(holder, name, generation, about, now) | sums
                 self.index.put(Row(name, generation, "live", document))
                 self._end_upload(upload, document)
-                # Last, because until then everything can be undone.
+                self._new.append(generation)
                 self.contents.keep(received, generation)
+            received.path.unlink()
             self._drop(dropped)
         return document
 
@@ -262,6 +271,7 @@ class Buckets:
                 generation = self._enter(holder, name, conditions, may_replace, dropped)
                 document = documents.new_object(holder, name, generation, about, now)
                 document |= {key: again.document[key] for key in _SAME if key in again.document}
+                self._new.append(generation)
                 self.contents.copy(source.generation, generation)
                 self.index.put(Row(name, generation, "live", document))
                 if move:

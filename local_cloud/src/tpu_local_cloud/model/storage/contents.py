@@ -104,17 +104,12 @@ class Contents:
         return Received(path, sums)
 
     def keep(self, received: Received, number: int) -> None:
-        """Make a received file the content with this number."""
-        received.path.rename(self._path(number))
+        """Give a received file a number; it keeps its own name until that is removed."""
+        _link(received.path, self._path(number))
 
     def copy(self, number: int, new: int) -> None:
         """Give a content a second number; each has its own life."""
-        try:
-            os.link(self._path(number), self._path(new))
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EMLINK, errno.ENOTSUP):
-                raise
-            shutil.copyfile(self._path(number), self._path(new))
+        _link(self._path(number), self._path(new))
 
     def open(self, number: int) -> BinaryIO:
         """Open a content; it can be read to its end even if it is dropped meanwhile."""
@@ -131,8 +126,9 @@ class Contents:
 
     def sweep(self, numbers: Collection[int], uploads: Collection[str]) -> None:
         """Remove what a server that was killed left: files that nothing refers to."""
+        names = set(map(str, numbers))
         for path in self._kept.iterdir():
-            if int(path.name) not in numbers:
+            if path.name not in names:
                 path.unlink()
         for path in self._incoming.iterdir():
             if path.name.partition(".")[0] not in uploads:
@@ -145,6 +141,16 @@ class Contents:
         out.flush()
         if self._durable:
             os.fsync(out.fileno())
+
+
+def _link(path: Path, new: Path) -> None:
+    try:
+        os.link(path, new)
+    except OSError as error:
+        # A file system without them.
+        if error.errno not in (errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        shutil.copyfile(path, new)
 
 
 def read(source: BinaryIO, first: int = 0, size: int | None = None) -> Iterator[bytes]:

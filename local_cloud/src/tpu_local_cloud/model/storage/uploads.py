@@ -9,7 +9,6 @@ import base64
 import re
 import secrets
 import threading
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +53,7 @@ class Uploads:
 
     def __init__(self, buckets: Buckets) -> None:
         self._buckets = buckets
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._locks: dict[str, threading.Lock] = {}
 
     def begin(
         self,
@@ -111,12 +110,17 @@ class Uploads:
             self._buckets.contents.abandon(key)
             self._locks.pop(key, None)
 
+    def _lock(self, key: str) -> threading.Lock:
+        """Return what one request at a time holds for an upload."""
+        with self._buckets.lock:
+            return self._locks.setdefault(key, threading.Lock())
+
     # Resumable --------------------------------------------------------------------------------
 
     def receive(self, key: str, given: Chunk, parts: Iterable[bytes]) -> Document | int:
         """Take a chunk; return the object when all is there, otherwise the bytes that are."""
         self.known(key, "resumable")
-        with self._locks[key]:
+        with self._lock(key):
             upload = self.known(key, "resumable")
             if "done" in upload:
                 return dict(upload["done"])
@@ -176,9 +180,11 @@ class Uploads:
         conditions = Conditions(upload["conditions"])
         where = (upload["bucket"], upload["name"], upload["about"])
         try:
-            return self._buckets.commit(
+            made = self._buckets.commit(
                 *where, received, conditions, upload["may_replace"], upload=key, **more
             )
+            self._locks.pop(key, None)
+            return made
         except ComputeError as error:
             if error.code not in _AGAIN:
                 self.cancel(key)
@@ -203,7 +209,7 @@ class Uploads:
     def complete(self, key: str, wanted: list[tuple[int, str]]) -> Document:
         """Make an object of parts, given their numbers and etags in order."""
         self.known(key, "multipart")
-        with self._locks[key]:
+        with self._lock(key):
             upload = self.known(key, "multipart")
             if "done" in upload:
                 return dict(upload["done"])

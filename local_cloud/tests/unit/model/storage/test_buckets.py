@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from tpu_local_cloud.errors import ApiError
 from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.faults import Fault, Faults
+from tpu_local_cloud.model.shared.store import is_full
 from tpu_local_cloud.model.storage import conditions
 from tpu_local_cloud.model.storage.buckets import Buckets
 from tpu_local_cloud.model.storage.composing import compose
@@ -238,6 +240,25 @@ def test_what_a_killed_server_left_is_removed(buckets: Buckets, tmp_path: Path) 
     assert files(tmp_path) == 1
     assert list((root / "incoming").iterdir()) == []
     after.close()
+
+
+def test_a_database_that_is_full_leaves_what_was(buckets: Buckets, tmp_path: Path) -> None:
+    put(buckets, "a", b"one")
+    database = buckets.index._db
+    [pages] = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages + 1}")
+    long = {"metadata": {"text": "x" * 9000}}
+    with pytest.raises(sqlite3.OperationalError) as refused:
+        buckets.store("lab", "a", long, [b"two"], conditions.NONE)
+    assert is_full(refused.value)
+    source = buckets.find("lab", "a")
+    with pytest.raises(sqlite3.OperationalError):
+        buckets.copy(source, "lab", "b", long, conditions.NONE)
+    assert (read(buckets, "a"), names(buckets), files(tmp_path)) == (b"one", ["a"], 1)
+    assert list((tmp_path / "buckets/incoming").iterdir()) == []
+    database.execute("PRAGMA max_page_count = 1000000")
+    put(buckets, "a", b"two")
+    assert read(buckets, "a") == b"two"
 
 
 def test_without_a_folder_nothing_stays() -> None:

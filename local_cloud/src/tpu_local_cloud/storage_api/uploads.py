@@ -62,9 +62,9 @@ def _media(call: Call) -> Answer:
 
 def _multipart(call: Call) -> Answer:
     boundary = _boundary(call.request.headers.get("content-type", ""))
-    about, rest = _first_part(boundary, iter(call.request.body))
+    about, mark, rest = _first_part(boundary, iter(call.request.body))
     name = call.query.get("name") or str(about.get("name") or "")
-    return _stored(call, name, about, _until(b"\n--" + boundary, rest))
+    return _stored(call, name, about, _until(mark, rest))
 
 
 def _boundary(kind: str) -> bytes:
@@ -76,13 +76,15 @@ def _boundary(kind: str) -> bytes:
     return text.encode("latin-1")
 
 
-def _first_part(boundary: bytes, parts: Iterator[bytes]) -> tuple[dict[str, Any], Iterator[bytes]]:
-    """Return the metadata, and the bytes from where the content begins."""
+def _first_part(
+    boundary: bytes, parts: Iterator[bytes]
+) -> tuple[dict[str, Any], bytes, Iterator[bytes]]:
+    """Return the metadata, what ends the content, and the bytes from where it begins."""
     known, end = b"", None
-    # Boundary, headers, metadata, boundary, headers; lines may end with \n alone.
+    # Boundary, headers, metadata, boundary, headers; lines may end with \n alone, then all do.
     mark = re.escape(b"--" + boundary)
     shape = re.compile(
-        mark + rb"\r?\n(.*?)\r?\n\r?\n(.*?)\r?\n" + mark + rb"\r?\n(.*?\r?\n)?\r?\n", re.DOTALL
+        mark + rb"(\r?\n).*?\r?\n\r?\n(.*?)\r?\n" + mark + rb"\r?\n(.*?\r?\n)?\r?\n", re.DOTALL
     )
     for part in parts:
         known += part
@@ -91,7 +93,8 @@ def _first_part(boundary: bytes, parts: Iterator[bytes]) -> tuple[dict[str, Any]
             break
     if end is None:
         raise ComputeError(400, "badRequest", "Multipart must have exactly two parts.")
-    return _about(end[2], end[3] or b""), _again(known[end.end() :], parts)
+    rest = _again(known[end.end() :], parts)
+    return _about(end[2], end[3] or b""), end[1] + b"--" + boundary, rest
 
 
 def _about(text: bytes, headers: bytes) -> dict[str, Any]:
@@ -117,11 +120,11 @@ def _until(mark: bytes, parts: Iterator[bytes]) -> Iterator[bytes]:
         held += part
         place = held.find(mark)
         if place >= 0:
-            yield held[:place].removesuffix(b"\r")
+            yield held[:place]
             _exhaust(parts)
             return
         # The end may be the beginning of the boundary.
-        sure = max(0, len(held) - len(mark) - 1)
+        sure = max(0, len(held) - len(mark) + 1)
         yield held[:sure]
         held = held[sure:]
     raise ComputeError(400, "badRequest", "Multipart must have exactly two parts.")

@@ -27,6 +27,7 @@ NOT_DEFINITION = (
     "fence",
     "position",
     "metadata",
+    "storage",
     "hang_seconds",
     "step_pattern",
     "no_retry_exit_codes",

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 # What the agent starts: a helper loads its own module, and needs little memory, as some stay.
 _HELPERS = {
+    "bucket": "bucket_look",
     "hand": "hand",
     "log": "logs",
     "look": "folder_look",

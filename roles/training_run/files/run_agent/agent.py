@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from .act import metadata, processes, save_request, secrets, store, terminal
+from .act.bucket_watch import BucketWatch
 from .act.definitions import load
 from .act.hand import CannotReach, Glance, Hand
 from .act.hang import HangNote
@@ -84,6 +85,7 @@ class Agent:
         self._meet_the_gang()
         self.journal = Journal(self.config, self.boot_id, self.hand)
         self.progress = Progress(self.config, time.monotonic(), self.hand)
+        self.bucket = BucketWatch(self.config)
         self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
         self.hang = HangNote(self.config, self.hand)
         self.watch = metadata.Watch(self.config.metadata, self.config.timing.metadata)
@@ -219,7 +221,9 @@ class Agent:
         if self.readiness.checkpoints_on:
             on = self.readiness.checkpoints_on
             self.memory = replace(self.memory, checkpoints_on=on)
+        self.bucket.look(time.monotonic(), running=not idle)
         if idle:
+            self._look_at_last_checkpoint()
             return
         try:
             self.glance = self.hand.glance(self.config.paths.user, self.config.paths.log)
@@ -232,6 +236,12 @@ class Agent:
         self.memory, self.adrift = seen.memory, seen.adrift
         if not seen.alive:
             self._program_ended()
+
+    def _look_at_last_checkpoint(self) -> None:
+        """Note what a bucket is seen to have after the program's end."""
+        if self.bucket.found:
+            self.progress.see_checkpoints(self.bucket.found)
+            self._note_saved()
 
     def _look_at_program(self) -> status.Seen:
         record, result = self.glance.program, self.glance.result
@@ -270,7 +280,7 @@ class Agent:
             self.progress_told = now
 
     def _take_in_progress(self, now: float) -> None:
-        self.progress.look(now, self.glance)
+        self.progress.look(now, self.glance, self.bucket.found or self.glance.checkpoints)
         seen = self.progress
         self.losses = loss.judged(self.losses, seen.loss, seen.step, time.time())
         self.losses = loss.with_checkpoint(self.losses, seen.saved_steps, seen.saved_at)
@@ -288,11 +298,14 @@ class Agent:
     def _note_step(self) -> None:
         seen = self.progress
         memory = status.reached(self.memory, seen.step, time.time(), seen.first)
-        saved_at = memory.saved_at if seen.saved_at is None else seen.saved_at
         # Without a step it is noted every second, and would be a write for each.
         last = None if memory.first_step is None else seen.loss
-        watch = self.losses.to_json()
-        self.memory = replace(memory, loss=last, saved_at=saved_at, loss_watch=watch)
+        self.memory = replace(memory, loss=last, loss_watch=self.losses.to_json())
+        self._note_saved()
+
+    def _note_saved(self) -> None:
+        if self.progress.saved_at is not None:
+            self.memory = replace(self.memory, saved_at=self.progress.saved_at)
 
     def _tell_progress(self) -> None:
         """Write down how far the program is, for those who draw curves of it."""
@@ -337,7 +350,7 @@ class Agent:
             leaving=self.leaving,
             sent=sent,
             heard=self.order.token if self.order else "",
-            quiet=self.progress.quiet(sent) if running else 0.0,
+            quiet=self.bucket.quiet(sent, self.progress.quiet(sent)) if running else 0.0,
             tail=self.tail if self.order_phase() in (RUNNING, STOPPING) else [],
             checkpoint=maintenance.due(self.watch.notice, time.time(), lead) if asking else "",
             **self.readiness.for_report(),
@@ -454,7 +467,8 @@ class Agent:
     def _knows_checkpoints(self) -> bool:
         """Return whether the checkpoints were looked at since the loss was last good."""
         trouble = self.losses.trouble or {}
-        late = time.time() - trouble.get("at", 0.0) > self.config.timing.checkpoints
+        seconds = max(self.config.timing.checkpoints, self.bucket.seconds)
+        late = time.time() - trouble.get("at", 0.0) > seconds
         return late or not self.config.checkpoint_dir or self.memory.program != "running"
 
     def _write_status(self) -> None:
@@ -469,6 +483,7 @@ class Agent:
             self.out_of_reach,
             self.journal.log.error,
             self.progress.error,
+            self.bucket.error,
             self.readiness.error,
             self.keys.error,
             self.client.problem,
@@ -483,6 +498,7 @@ class Agent:
             dropped=self.glance.dropped_bytes,
             peers=self.leader.peers() if self.leader else None,
             queue=self.order.queue if self.order else None,
+            bucket=self.bucket.shown(),
         )
         self.kept.save(shown)
         systemd.tell(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())

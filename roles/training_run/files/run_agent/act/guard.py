@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import threading
 import time
@@ -16,22 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..decide import fence
+from ..decide.checkpoints import is_finished, step_of
 from . import fence_file, processes, store
 
 _ENTRIES = 5000
-# What a checkpoint is called until it is whole: hidden, or as orbax, torch, TensorFlow, tempfile,
-# rsync and others mark it. It gets its own name when nothing is missing.
-_HALF = re.compile(
-    r"^\.|^tmp|[._-]tmp(?=[._-]|\d|$)|[._](temp|part|partial|incomplete|new|writing)$|~$",
-    re.IGNORECASE,
-)
-# The name of a checkpoint of one step: the number alone, or with a word for it.
-_STEP = re.compile(
-    r"(?:.*?(?:step|ckpt|checkpoint|iter)s?[._=-]?)?0*(\d{1,15})(?:\.[A-Za-z]\w*)*", re.IGNORECASE
-)
 STEPS = 16
-# What programs write beside their checkpoints all the time.
-_OTHER = re.compile(r"tfevents|\.(log|jsonl|out|lock)$", re.IGNORECASE)
 
 
 class Changes(NamedTuple):
@@ -45,17 +33,6 @@ class Changes(NamedTuple):
     """How much was looked at."""
     steps: tuple[tuple[int, int], ...] = ()
     """The last checkpoints whose names have a step: step and time."""
-
-
-def is_finished(name: str) -> bool:
-    """Return whether a file or folder of this name, and what is in it, is of a whole checkpoint."""
-    return not _HALF.search(name) and not _OTHER.search(name)
-
-
-def step_of(name: str) -> int | None:
-    """Return the step that the name of a checkpoint has."""
-    found = _STEP.fullmatch(name)
-    return int(found.group(1)) if found else None
 
 
 def changes(folder: Path, limit: int = _ENTRIES) -> Changes:

@@ -72,11 +72,15 @@ class Progress:
         self.loss = None
         self._log.skip()
 
-    def look(self, now: float, glance: Glance) -> None:
+    def see_checkpoints(self, found: dict[str, Any]) -> None:
+        """Take in what the guard, or a look at the bucket, found of the checkpoints."""
+        self.saved_at = program_words.saved_at(found.get("saved"))
+        self.saved_steps = program_words.saved_steps(found.get("steps"))
+
+    def look(self, now: float, glance: Glance, checkpoints: dict[str, Any]) -> None:
         """Take in what is new."""
-        newest, said_at = glance.checkpoints.get("newest"), glance.said
-        self.saved_at = program_words.saved_at(glance.checkpoints.get("saved"))
-        self.saved_steps = program_words.saved_steps(glance.checkpoints.get("steps"))
+        newest, said_at = checkpoints.get("newest"), glance.said
+        self.see_checkpoints(checkpoints)
         signs = [glance.log, glance.dropped_bytes, newest, said_at]
         if signs == self._signs:
             return

@@ -28,6 +28,8 @@ class Timing:
     disk: float = 30.0
     metadata: float = 10.0
     checkpoints: float = 35.0  # until the checkpoint folder was looked at once more
+    bucket: float = 60.0  # between two looks at a bucket, or longer, by the next
+    bucket_dollars: float = 0.2  # that a month of such looks costs at most
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Config:
     checkpoint_command: str = ""
     checkpoint_lead_seconds: float = 120.0
     metadata: str = ""
+    storage: str = "https://storage.googleapis.com"
     fence: str = ""
     position: int = 0
     key: str = ""  # by which the workers of the gang know each other

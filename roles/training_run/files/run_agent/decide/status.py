@@ -213,6 +213,7 @@ def compose(
     dropped: int,
     peers: list[dict[str, Any]] | None,
     queue: dict[str, Any] | None = None,
+    bucket: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the status file's content."""
     shown = dict(
@@ -220,6 +221,7 @@ def compose(
         run=config.run,
         reason=reason,
         queue=queue,
+        bucket=bucket,
         loss_trouble=memory.loss_watch.get("trouble"),
         definition=config.definition,
         user=config.user,

@@ -89,19 +89,6 @@ def test_of_many_files_the_newest_are_looked_at(tmp_path: Path) -> None:
     assert guard.changes(tmp_path, limit=60).saved == 1019 * 10**9
 
 
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        ("100", 100), ("000100", 100), ("step_100", 100), ("ckpt-100.npz", 100), ("0", 0),
-        ("digits-step=7.ckpt", 7), ("checkpoint_5.pt.gz", 5), ("iter20", 20),
-        ("model_v2", None), ("rank0.pt", None), ("model-00001-of-00005.safetensors", None),
-        ("latest", None), ("epoch3", None), ("9" * 16, None),
-    ],
-)  # fmt: skip
-def test_the_step_in_the_name_of_a_checkpoint(name: str, step: int | None) -> None:
-    assert guard.step_of(name) == step
-
-
 def test_the_guard_names_the_last_steps_of_whole_checkpoints(tmp_path: Path) -> None:
     for step in range(0, 2000, 100):
         (tmp_path / str(step) / "state").mkdir(parents=True)

@@ -1,0 +1,157 @@
+"""Looks at the checkpoints in a bucket every minute or two, for the worker that leads the gang.
+
+Each look is a process of its own, and a thread waits for it: a slow bucket never delays the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from ..decide import bucket_budget
+from ..decide.checkpoints import bucket_and_folder
+from ..decide.config import Config
+from ..decide.values import is_whole, json_object, one_line
+from . import as_user, installed
+from .guard import STEPS
+
+_SECONDS = 60.0
+_MOST = 1 << 17
+_MOST_REQUESTS = 1000
+
+
+class BucketWatch:
+    """What is known of a run's checkpoints, where they are in a bucket."""
+
+    def __init__(self, config: Config) -> None:
+        self.error = ""
+        self._config = config
+        place = bucket_and_folder(config.checkpoint_dir)
+        self._place = place if config.leader else None
+        if place is None and config.checkpoint_dir.startswith("gs://"):
+            self.error = f"{config.checkpoint_dir} is no bucket: write gs://BUCKET/FOLDER"
+        self._thread: threading.Thread | None = None
+        self._answer: dict[str, Any] | None = None
+        self._found: dict[str, Any] = {}
+        self._begun = 0.0
+        self._confirmed: float | None = None
+        self._due = 0.0
+        self._pause = config.timing.bucket
+        self._failures = 0
+        self._lists = self._gets = 0
+        self._was_running = True  # so that an agent that begins looks once
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """Return the last look that succeeded, in the form of the guard's; empty before one."""
+        return self._found
+
+    @property
+    def seconds(self) -> float:
+        """Return after how many seconds everything written by now was looked at; 0 without one."""
+        return self._pause + _SECONDS if self._place else 0.0
+
+    def look(self, now: float, running: bool) -> None:
+        """Take in a look that has ended; begin the next one when it is due.
+
+        Nothing is written while no program runs, so one look after its end is the last.
+        """
+        if self._place is None:
+            return
+        if self._thread is not None and not self._thread.is_alive():
+            self._thread = None
+            self._take(now, self._answer or {"error": "no answer"})
+        if self._thread is None and now >= self._due and (running or self._was_running):
+            self._was_running = running
+            self._begin(now)
+
+    def quiet(self, now: float, seconds: float) -> float:
+        """Return for how long a program gave no sign of life, which it may give by its bucket.
+
+        Its silence lasts no longer than until the last look: only the next one shows whether the
+        bucket has grown since. A bucket that does not answer holds nothing up for long.
+        """
+        if self._confirmed is None or now - self._confirmed > self._pause + self.seconds:
+            return seconds
+        return max(0.0, seconds - (now - self._confirmed))
+
+    def shown(self) -> dict[str, Any] | None:
+        """Return what the status says of the bucket; None where there is none."""
+        if self._place is None:
+            return None
+        return {
+            **(self._found.get("checkpoint") or {}),
+            "note": self._found.get("note", ""),
+            "lists": self._lists,
+            "gets": self._gets,
+            "every_seconds": round(self._pause),
+        }
+
+    def _begin(self, now: float) -> None:
+        self._begun, self._answer = now, None
+        bucket, prefix = self._place or ("", "")
+        asked = {
+            "storage": self._config.storage,
+            "metadata": self._config.metadata,
+            "bucket": bucket,
+            "prefix": prefix,
+            "known": self._found.get("known", {}),
+        }
+        self._thread = threading.Thread(target=self._run, args=(json.dumps(asked),), daemon=True)
+        self._thread.start()
+
+    def _run(self, text: str) -> None:
+        try:
+            done = as_user.run_as(
+                self._config.user,
+                installed.command("bucket", text),
+                seconds=_SECONDS,
+                most_bytes=_MOST,
+            )
+            self._answer = typed(json_object(done.out) or {"error": "no answer"})
+        except (OSError, KeyError, as_user.UserError) as error:
+            self._answer = {"error": f"{self._config.checkpoint_dir}: {one_line(str(error))}"}
+
+    def _take(self, now: float, answer: dict[str, Any]) -> None:
+        lists, gets = answer.get("lists", 0), answer.get("gets", 0)
+        self._lists, self._gets = self._lists + lists, self._gets + gets
+        self.error = answer.get("error", "")
+        self._failures = self._failures + 1 if self.error else 0
+        if not self.error:
+            self._found, self._confirmed = answer, self._begun
+        timing = self._config.timing
+        spent = bucket_budget.dollars(lists, gets)
+        self._pause = bucket_budget.pause(
+            spent, timing.bucket_dollars, timing.bucket, self._failures
+        )
+        self._due = now + self._pause
+
+
+def typed(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return what a look found, where it is of the kind that it should be: it is the user's."""
+    known, steps = answer.get("known"), answer.get("steps")
+    found: dict[str, Any] = {
+        "error": one_line(str(answer.get("error") or "")),
+        "note": one_line(str(answer.get("note") or "")),
+        "known": dict(list(known.items())[:STEPS]) if isinstance(known, dict) else {},
+        "steps": steps if isinstance(steps, list) else [],
+        "checkpoint": _checkpoint(answer.get("checkpoint")),
+        "saved": answer.get("saved") if is_whole(answer.get("saved")) else None,
+        "newest": answer.get("newest"),
+    }
+    for name in ("lists", "gets"):
+        count = answer.get(name)
+        found[name] = min(max(count, 0), _MOST_REQUESTS) if is_whole(count) else 1
+    return found
+
+
+def _checkpoint(found: Any) -> dict[str, Any] | None:
+    if not isinstance(found, dict):
+        return None
+    step, size = found.get("step"), found.get("bytes")
+    return {
+        "name": one_line(str(found.get("name") or ""), 200),
+        "step": step if is_whole(step) and 0 <= step < 10**15 else None,
+        "bytes": size if is_whole(size) and 0 <= size < 1 << 63 else None,
+    }

@@ -1,0 +1,29 @@
+"""How often a bucket is looked at, so that a run's requests cost no more than was set. Pure.
+
+The prices are Google's list prices for a Standard bucket in one region, in US dollars: a list is an
+operation of class A, a look at one object of class B.
+"""
+
+from __future__ import annotations
+
+LIST_DOLLARS = 0.005 / 1000
+GET_DOLLARS = 0.0004 / 1000
+MONTH = 30.44 * 86400.0
+"""Seconds."""
+MOST_PAUSE = 900.0
+"""Seconds between two looks while a bucket refuses; requests may have to be paid by more."""
+
+
+def dollars(lists: int, gets: int) -> float:
+    """Return what requests cost."""
+    return lists * LIST_DOLLARS + gets * GET_DOLLARS
+
+
+def pause(spent: float, dollars_a_month: float, least: float, failures: int = 0) -> float:
+    """Return the seconds from one look to the next.
+
+    `spent` is what the last look cost, `least` the shortest pause, and `failures` how many looks
+    failed one after the other.
+    """
+    again = min(max(least, MOST_PAUSE), least * 2.0 ** min(failures, 10))
+    return max(spent / dollars_a_month * MONTH, again)

@@ -1,0 +1,148 @@
+"""A small server of Cloud Storage's object lists over HTTP, and of a machine's token, on loopback.
+
+It holds names, sizes and times, no contents.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+TOKEN = "ya29.of-the-machine"
+
+
+def iso(at: float) -> str:
+    """Return a time as Cloud Storage writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{round(at % 1 * 1000):03d}Z"
+
+
+class Objects:
+    """One bucket, and what its server does."""
+
+    def __init__(self, bucket: str = "lab") -> None:
+        self.bucket = bucket
+        self.items: dict[str, dict[str, Any]] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.tokens: list[str | None] = []
+        self.page_size = 1000
+        self.refusal: tuple[int, str] | None = None
+        self.is_endless = False
+        self.delay = 0.0
+        self.has_account = True
+        self.url = ""
+        self._generation = 1000
+
+    def put(self, name: str, at: float, size: int = 10) -> None:
+        """Write an object."""
+        self._generation += 1
+        self.items[name] = {
+            "name": name, "size": str(size), "updated": iso(at),
+            "generation": str(self._generation),
+        }  # fmt: skip
+
+    def step(self, name: str, at: float, mark: str = "commit_success.txt") -> None:
+        """Write a checkpoint of Orbax, or one with another mark, or none."""
+        for part in ("_CHECKPOINT_METADATA", "d/manifest.ocdbt", "d/0"):
+            if mark != "metadata.json" or part[0] != "_":
+                self.put(f"{name}/{part}", at - 1, 100)
+        if mark:
+            self.put(f"{name}/{mark}", at)
+
+    @property
+    def lists(self) -> int:
+        """Return how many lists were asked for."""
+        return sum(path.endswith("/o") for method, path in self.requests if method == "GET")
+
+    def listed(self, query: dict[str, str]) -> dict[str, Any]:
+        """Return one page."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        found: dict[str, Any] = {}
+        for name in sorted(self.items):
+            if not name.startswith(prefix):
+                continue
+            head, slash, _rest = name[len(prefix) :].partition(delimiter or "\0")
+            found[prefix + head + slash if slash else name] = None if slash else self.items[name]
+        keys = sorted(found)
+        begin = int(query.get("pageToken") or 0)
+        end = begin + min(self.page_size, int(query.get("maxResults", 1000)))
+        page = keys[begin:end]
+        answer: dict[str, Any] = {"kind": "storage#objects"}
+        answer["items"] = [found[key] for key in page if found[key]]
+        answer["prefixes"] = [key for key in page if not found[key]]
+        if end < len(keys) or self.is_endless:
+            answer["nextPageToken"] = str(begin if self.is_endless else end)
+        return answer
+
+    def answer(self, method: str, path: str, query: dict[str, str]) -> tuple[int, Any]:
+        """Return status and body."""
+        time.sleep(self.delay)
+        if path.startswith("/computeMetadata/"):
+            there = {"access_token": TOKEN, "expires_in": 3000, "token_type": "Bearer"}
+            return (200, there) if self.has_account else (404, None)
+        if self.refusal:
+            code, text = self.refusal
+            return code, {"error": {"code": code, "message": text}}
+        head = f"/storage/v1/b/{self.bucket}/o"
+        if path == head:
+            return 200, self.listed(query)
+        item = self.items.get(unquote(path.removeprefix(head + "/")))
+        if not path.startswith(head) or item is None:
+            return 404, {"error": {"code": 404, "message": "Not Found"}}
+        if method == "GET":
+            return 200, item
+        if query.get("ifGenerationMatch", item["generation"]) != item["generation"]:
+            return 412, {"error": {"code": 412, "message": "conditionNotMet"}}
+        del self.items[item["name"]]
+        return 204, None
+
+
+def _handler(objects: Objects) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            objects.requests.append((self.command, parts.path))
+            objects.tokens.append(self.headers.get("Authorization"))
+            status, body = objects.answer(self.command, parts.path, query)
+            text = b"" if body is None else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_DELETE = do_GET
+
+        def log_message(self, *_words: Any) -> None:
+            """Write nothing."""
+
+    return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_words: Any) -> None:
+        """Say nothing: clients that go away are part of the tests."""
+
+
+@contextmanager
+def serving(objects: Objects) -> Iterator[Objects]:
+    """Serve the objects until the end of the block."""
+    server = _Server(("127.0.0.1", 0), _handler(objects))
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    objects.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield objects
+    finally:
+        server.shutdown()
+        server.server_close()

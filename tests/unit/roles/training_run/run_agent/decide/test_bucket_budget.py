@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+from run_agent.decide import bucket_budget
+from run_agent.decide.config import Timing
+
+QUARTER = 0.25
+
+
+@pytest.mark.parametrize("lists", [0, 1, 2, 5, 20])
+@pytest.mark.parametrize("gets", [0, 1, 16, 40])
+@pytest.mark.parametrize("failures", [0, 1, 5, 1000])
+def test_a_month_of_looks_costs_at_most_a_quarter_of_a_dollar(
+    lists: int, gets: int, failures: int
+) -> None:
+    timing, spent = Timing(lost=30), bucket_budget.dollars(lists, gets)
+    pause = bucket_budget.pause(spent, timing.bucket_dollars, timing.bucket, failures)
+    assert spent * bucket_budget.MONTH / pause < QUARTER
+    assert timing.bucket <= pause < 3600
+
+
+def test_the_usual_look_comes_every_seventy_seconds() -> None:
+    # One list of the steps, and the newest one's mark.
+    assert 60 < bucket_budget.pause(bucket_budget.dollars(1, 1), 0.2, 60.0) < 75
+
+
+def test_a_bucket_that_refuses_is_asked_less_often() -> None:
+    pauses = [bucket_budget.pause(0.0, 0.2, 60.0, failures) for failures in range(7)]
+    assert pauses == [60, 120, 240, 480, 900, 900, 900]

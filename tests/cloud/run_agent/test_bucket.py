@@ -1,0 +1,100 @@
+"""A run whose checkpoints are in a bucket: its agents see there what they see in a folder."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from object_server import TOKEN, Objects, serving
+
+harness = sys.modules["run_agent_harness"]
+Make = Callable[..., list[Any]]
+FOR_EVER = "exec sleep 1000"
+AT = 1_700_000_000.5
+OFTEN = {**harness.TIMING, "bucket": 0.3, "bucket_dollars": 1e6}
+
+
+@pytest.fixture
+def lab() -> Iterator[Objects]:
+    with serving(Objects()) as objects:
+        yield objects
+
+
+def given(lab: Objects, **more: Any) -> dict[str, Any]:
+    place = {"checkpoint_dir": "gs://lab/digits", "storage": lab.url, "metadata": lab.url}
+    return {**place, "timing": OFTEN, **more}
+
+
+def test_the_status_has_the_marks_time_of_the_newest_whole_checkpoint(
+    gang: Make, lab: Objects
+) -> None:
+    lab.step("digits/100", AT)
+    lab.step("digits/200", AT + 60, mark="")
+    workers = gang(FOR_EVER, **given(lab))
+    for worker in workers:
+        worker.up()
+    status = workers[0].wait(state="running", saved_at=AT)
+    assert (status["checkpoints_on"], status["problems"]) == ("bucket", [])
+    assert status["bucket"]["step"] == 100
+    lab.step("digits/200", AT + 60)
+    status = workers[0].wait(saved_at=AT + 60)
+    assert (status["bucket"]["name"], status["bucket"]["bytes"]) == ("200", 310)
+    assert {f"Bearer {TOKEN}", None} == set(lab.tokens)
+    # One worker asks for all.
+    assert workers[1].status()["bucket"] is None
+
+
+def test_what_a_program_saves_at_its_end_is_seen(gang: Make, lab: Objects) -> None:
+    (worker,) = gang("sleep 2", workers=1, **given(lab))
+    worker.up()
+    worker.wait(state="running", saved_at=0)
+    lab.put("digits/last.pt", AT)
+    worker.wait(state="succeeded", saved_at=AT)
+    time.sleep(2)  # the last look may be on
+    asked = lab.lists
+    time.sleep(2)
+    assert lab.lists == asked
+
+
+def test_a_bucket_that_refuses_is_a_problem_that_names_the_role(gang: Make, lab: Objects) -> None:
+    lab.refusal = (403, "does not have storage.objects.list access")
+    (worker,) = gang(FOR_EVER, workers=1, **given(lab))
+    worker.up()
+    worker.wait_running(attempt=1)
+    harness.wait_until(lambda: worker.status()["problems"], "the problem")
+    status = worker.status()
+    assert "roles/storage.objectViewer" in status["problems"][0]
+    assert (status["state"], status["saved_at"]) == ("running", None)
+    lab.refusal = None
+    lab.put("digits/1.pt", AT)
+    assert worker.wait(saved_at=AT)["problems"] == []
+
+
+def test_a_bucket_that_grows_keeps_a_silent_program_alive_and_one_that_does_not_shows_a_hang(
+    gang: Make, lab: Objects
+) -> None:
+    (worker,) = gang(FOR_EVER, workers=1, hang_seconds=4, **given(lab))
+    worker.up()
+    worker.wait_running(attempt=1)
+    begun = time.monotonic()
+    while time.monotonic() - begun < 9:  # parts of one checkpoint, no mark yet
+        lab.put(f"digits/100/d/{len(lab.items)}", time.time())
+        time.sleep(0.3)
+    assert worker.status()["attempt"] == 1
+    hang = worker.wait_event("hang")
+    assert (hang["attempt"], hang["seconds"] >= 4) == (1, True)
+    worker.wait(state="running", attempt=2)
+
+
+def test_a_bucket_that_does_not_answer_delays_no_end(gang: Make, lab: Objects) -> None:
+    lab.delay = 30.0
+    workers = gang("sleep 1", **given(lab))
+    begun = time.monotonic()
+    for worker in workers:
+        worker.up()
+    for worker in workers:
+        worker.wait(state="succeeded", attempt=1)
+    assert time.monotonic() - begun < 20

@@ -39,6 +39,7 @@ GROUPS = {
     "Follow the runs": {
         "runs": ("commands.runs", "runs"),
         "logs": ("commands.logs", "logs"),
+        "checkpoints": ("commands.checkpoints", "checkpoints"),
         "attach": ("commands.attach", "attach"),
         "drill": ("commands.drill", "drill"),
         "sync": ("commands.sync", "sync"),

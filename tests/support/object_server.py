@@ -32,6 +32,7 @@ class Objects:
         self.tokens: list[str | None] = []
         self.page_size = 1000
         self.refusal: tuple[int, str] | None = None
+        self.bucket_refusal: tuple[int, str] | None = None
         self.is_endless = False
         self.delay = 0.0
         self.has_account = True
@@ -91,6 +92,11 @@ class Objects:
         head = f"/storage/v1/b/{self.bucket}/o"
         if path == head:
             return 200, self.listed(query)
+        if path == f"/storage/v1/b/{self.bucket}":
+            code, text = self.bucket_refusal or (200, "")
+            error = {"error": {"code": code, "message": text}}
+            there = {"name": self.bucket, "location": "US-CENTRAL1", "storageClass": "STANDARD"}
+            return code, error if text else there
         item = self.items.get(unquote(path.removeprefix(head + "/")))
         if not path.startswith(head) or item is None:
             return 404, {"error": {"code": 404, "message": "Not Found"}}

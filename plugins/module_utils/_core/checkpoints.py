@@ -78,7 +78,7 @@ def bucket_and_folder(address: str) -> tuple[str, str] | None:
     return bucket, f"{folder}/" if folder else ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Thing:
     """One object of a bucket; the name is relative to the checkpoint folder."""
 
@@ -118,7 +118,7 @@ class Checkpoint:
     size: int = 0
     objects: int = 0
     is_marked: bool = False
-    """Whether a mark proves that it is whole."""
+    """Whether a mark, or in a file system the name of its folder, proves that it is whole."""
 
 
 def thing_of(item: Any, prefix: str) -> Thing | None:
@@ -206,15 +206,17 @@ def has_marks(unit: Unit) -> bool:
     return unit.marked_at is not None or unit.is_begun or bool(_LEVANTER.fullmatch(last))
 
 
-def judged(units: Iterable[Unit]) -> list[Checkpoint]:
+def judged(units: Iterable[Unit], renames: bool = False) -> list[Checkpoint]:
     """Return the checkpoints, the oldest first.
+
+    `renames` says that they lie in a file system, where what is whole gets its own name.
 
     Where there are folders with a mark, files are no checkpoints; and a folder without one is
     unfinished if it lies beside one with a mark.
     """
     units = list(units)
     marks = {_parent(unit.name) for unit in units if unit.marked_at is not None}
-    found = [_judged(unit, marks) for unit in units if _counts(unit, marks)]
+    found = [_judged(unit, marks, renames) for unit in units if _counts(unit, marks)]
     return sorted(found, key=lambda one: (one.at, one.step or 0, one.name))
 
 
@@ -228,17 +230,18 @@ def _counts(unit: Unit, marks: set[str]) -> bool:
     return not marks and all(is_finished(part) for part in unit.name.split("/"))
 
 
-def _judged(unit: Unit, marked: set[str]) -> Checkpoint:
+def _judged(unit: Unit, marked: set[str], renames: bool) -> Checkpoint:
     last, marks = unit.name.rpartition("/")[2], _parent(unit.name) in marked
     step = step_of_folder(last) if unit.is_folder else step_of(last)
+    is_named = is_finished(last)
+    is_marked = is_named and (unit.marked_at is not None or (renames and unit.is_folder))
     state, at = UNFINISHED, unit.newest
-    if unit.marked_at is not None and is_finished(last):
-        state, at = WHOLE, unit.marked_at
-    elif not unit.is_folder:
+    if is_marked and unit.marked_at is not None and not renames:
+        at = unit.marked_at
+    if is_marked or not unit.is_folder:
         state = WHOLE
-    elif is_finished(last) and not (marks or has_marks(unit)):
+    elif is_named and not (marks or has_marks(unit)):
         state = UNMARKED
-    is_marked = unit.marked_at is not None and state == WHOLE
     return Checkpoint(unit.name, step, state, at, unit.size, unit.objects, is_marked)
 
 

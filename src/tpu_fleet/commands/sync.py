@@ -18,7 +18,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.snapshot import Sn
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
 
 from ..on_worker.run_states import RUNNING
-from ..show.figures import amount
+from ..show.figures import amount, size
 from ..show.output import exit_code, problems
 from ..workers.ask.on_all import ASK_AGAIN
 from ..workers.inventory.hosts import Known
@@ -86,13 +86,6 @@ class Board:
             parts.append(f"{amount(said['files'], 'file')}, {size(said['bytes'])} sent")
         parts += [state_of(run, len(said["runs"]) > 1, said["same"]) for run in said["runs"]]
         return f"{name}: {', '.join(parts)}, {said['seconds']:.1f} s"
-
-
-def size(count: int) -> str:
-    """Format a number of bytes."""
-    if count < 1024:
-        return amount(count, "byte")
-    return f"{count / 1024:,.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):,.1f} MiB"
 
 
 def state_of(run: Mapping[str, Any], named: bool, same: bool) -> str:

@@ -17,6 +17,15 @@ def amount(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def size(count: int) -> str:
+    """Format a number of bytes."""
+    if count < 1024:
+        return amount(count, "byte")
+    units = ("KiB", "MiB", "GiB", "TiB")
+    power = min((count.bit_length() - 1) // 10, len(units))
+    return f"{count / (1 << 10 * power):,.1f} {units[power - 1]}"
+
+
 def loss_text(value: float | str | None) -> str:
     """Format a loss, which is a number, or a word where there is none: nan, inf."""
     if value is None:

@@ -73,6 +73,12 @@ def port_command(name: str, port: int, user: str) -> str:
     return f"exec {shlex.join(['/usr/bin/python3', '-I', '-c', program(*on_worker.PORT), order])}"
 
 
+def folder_command(order: Mapping[str, Any], user: str) -> str:
+    """Return the command that lists a checkpoint folder, or deletes in it, as the run's user."""
+    words = ["sudo", "-n", "-u", user, "/usr/bin/python3", "-I", "-c", program(*on_worker.FOLDER)]
+    return f"exec {shlex.join([*words, json.dumps(order)])}"
+
+
 def past_commands(
     places: Mapping[str, Mapping[str, Any]], sudo: bool = False
 ) -> Callable[[Target], str]:

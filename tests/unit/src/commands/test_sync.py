@@ -20,7 +20,6 @@ from tpu_fleet.commands.sync import (
     broken,
     grouped,
     order_of,
-    size,
     state_of,
     wait_for_save,
     would,
@@ -95,14 +94,6 @@ def test_the_worker_that_is_least_far_speaks_for_its_slice() -> None:
         "pair-w1": Progress(runs=[run(state="restarting", next=False)]),
     }
     assert board.of_slice("pair")["runs"][0]["state"] == "restarting"
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(1, "1 byte"), (812, "812 bytes"), (2048, "2.0 KiB"), (3 << 20, "3.0 MiB")],
-)
-def test_bytes_are_shown_in_short(count: int, text: str) -> None:
-    assert size(count) == text
 
 
 def test_equal_reasons_are_shown_once() -> None:

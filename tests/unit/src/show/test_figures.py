@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_fleet.show.figures import amount, loss_text, speed_text
+from tpu_fleet.show.figures import amount, loss_text, size, speed_text
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,14 @@ def test_speeds(speed: float | None, text: str) -> None:
 )
 def test_one_of_a_thing_is_no_plural(value: int, text: str) -> None:
     assert amount(value, "step") == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"), (1, "1 byte"), (812, "812 bytes"), (2048, "2.0 KiB"), (3 << 20, "3.0 MiB"),
+        (5 << 30, "5.0 GiB"), (1500 << 40, "1,500.0 TiB"), (1 << 60, "1,048,576.0 TiB"),
+    ],
+)  # fmt: skip
+def test_bytes_are_shown_in_short(count: int, text: str) -> None:
+    assert size(count) == text

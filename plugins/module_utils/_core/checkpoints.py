@@ -6,8 +6,8 @@ A file system renames what is whole; a bucket cannot. There Orbax and MaxText wr
 `commit_success.txt` into the folder of a step when nothing is missing, Levanter `metadata.json`.
 One object is whole by itself. Everything else has no mark, and its newest file has to do.
 
-Names and sizes come from whoever may write to the folder: what is not as expected is refused, and
-all else goes on.
+Names and sizes are those of any writer in the folder: what is not as expected is refused, and all
+else goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_DEPTH = 12
 _BEGUN = "_CHECKPOINT_METADATA"  # the first file of Orbax
 _MOST_NAME = 1024
 _MOST_SIZE = 1 << 50
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
+_NOT_IN_BUCKET = re.compile(r"[^a-z0-9_.-]")
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|\+00:00)")
 # What a checkpoint is called until it is whole: hidden, or as orbax, torch, TensorFlow, tempfile,
 # rsync and others mark it. It gets its own name when nothing is missing.
@@ -72,7 +72,7 @@ def is_of_step(name: str) -> bool:
 def bucket_and_folder(address: str) -> tuple[str, str] | None:
     """Return the bucket of a `gs://` address, and what the names below begin with; else None."""
     bucket, _slash, folder = address.removeprefix("gs://").partition("/")
-    if not address.startswith("gs://") or not _BUCKET.fullmatch(bucket):
+    if not address.startswith("gs://") or len(bucket) < 3 or _NOT_IN_BUCKET.search(bucket):
         return None
     folder = folder.strip("/")
     return bucket, f"{folder}/" if folder else ""

@@ -371,7 +371,7 @@ def without(before: Found, after: Found) -> Found:
     is_flag=True,
     help="Delete unfinished checkpoints that a later, whole one replaces, after a question.",
 )
-@click.option("--yes", is_flag=True, help="With --delete-leftovers: do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for agreement to --delete-leftovers.")
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @click.argument("wanted", type=NameOf("runs"), nargs=-1, metavar="[RUN]...")
 @click.pass_context

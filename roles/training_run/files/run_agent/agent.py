@@ -356,6 +356,7 @@ class Agent:
             **self.readiness.for_report(),
         )
         if self.leader is not None:
+            self.leader.saved_at = self.memory.saved_at if self.bucket.found else None
             self.order = self.leader.exchange(report)
             self.answered = sent
             return
@@ -364,6 +365,8 @@ class Agent:
             self.order = order
             # From the time of the request: the leader counts from its arrival, which was later.
             self.answered = sent
+            if order.saved_at is not None and order.definition == self.config.definition:
+                self.memory = replace(self.memory, saved_at=order.saved_at)
 
     def _act(self, todo: str) -> None:
         if todo == member.START and self.order is not None:

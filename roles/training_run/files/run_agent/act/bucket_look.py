@@ -140,7 +140,7 @@ class _Store:
 
     @property
     def is_tired(self) -> bool:
-        """Return whether no object is to be looked at any more."""
+        """Return whether this look has asked for as many objects as it may."""
         return self.gets >= _GETS
 
     def _get(self, rest: str) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ class Order:
     checkpoint: str = ""  # why the program should save what it has
     queue: dict[str, Any] | None = None  # the run that has the TPU before this one
     yields: bool = False  # no slice is kept free for this run now
+    saved_at: float | None = None  # of the newest checkpoint, where the leader alone looks
     stuck: bool = False  # it could not start, for long by now; said where it has several slices
 
 

@@ -29,6 +29,8 @@ class Leader:
 
     def __init__(self, config: Config, boot_id: str = "") -> None:
         self.config = config
+        self.saved_at: float | None = None
+        """When the newest checkpoint in a bucket was written, for the other workers' status."""
         self._lock = threading.Lock()
         self._told: list[dict[str, Any]] = []
         self._unready_since = time.monotonic()
@@ -112,6 +114,7 @@ class Leader:
             hung=state.hung,
             checkpoint=state.asked[-1] if state.asked else "",
             queue=queues[0] if queues and state.phase == GATHERING else None,
+            saved_at=self.saved_at,
             yields=state.yields,
             stuck=bool(self.config.slices) and self._is_stuck(seen),
         )

@@ -113,6 +113,7 @@ ORDER: dict[str, Check] = {
     "hung": _SECONDS,
     "checkpoint": _text(_LINE),
     "queue": _maybe(_queue),
+    "saved_at": _maybe(_SECONDS),
     "yields": _flag,
     "stuck": _flag,
 }

@@ -46,7 +46,7 @@ LONG_ORDER = Order(
     RUNNING, 10**9, "d1", "demo-1",
     reason="exit code 1 on worker 3", waiting="w" * 17000, token="owner running 3", hung=600.0,
     checkpoint="préemption", queue={"behind": "other", "user": "bob", "since": 0}, yields=True,
-    stuck=True,
+    stuck=True, saved_at=1700000000.25,
 )  # fmt: skip
 
 

@@ -174,7 +174,7 @@ class RunStory:
     def at_risk(self) -> float | None:
         """Return the seconds of work that would be lost if it ended now.
 
-        None if nothing runs, or the time is unknown: a bucket is not looked into.
+        None if nothing runs, or the time is unknown.
         """
         if self.state != RUNNING or not self.attempts or self.view.saved_at is None:
             return None

@@ -62,7 +62,7 @@ STATE            the worst of the workers; their number if not all are in it
 idle             no run is running, waiting or failed there
 STEP and SPEED   of the slowest worker; the speed since the attempt's start
 LOSS             as the program wrote it beside its step, or in its log
-SAVED            time since the newest checkpoint was written (not in a bucket)
+SAVED            time since the newest checkpoint was written
 TRY, FOR         the attempt; time in this state
 DISK             the fullest disk of the workers
 """

@@ -88,7 +88,11 @@ class _Server:
         try:
             self._connection.request("GET", path, headers=headers)
             answer = self._connection.getresponse()
-            return answer.status, b"".join(self._parts(answer))
+            body = b"".join(self._parts(answer))
+            # Before Python 3.12 an answer that was read in parts does not end by itself, and its
+            # connection takes no other request.
+            answer.close()
+            return answer.status, body
         except (http.client.HTTPException, OSError, ValueError) as error:
             self._connection.close()
             raise CannotLook(f"{self.name} does not answer: {error or 'nothing'}") from error

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..._core.checkpoints import bucket_and_folder
 from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import in_its_slice, known, known_user
@@ -54,7 +55,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
                 remedy = "Use letters, digits and _, without a digit first"
                 message = "is not the name of an environment variable"
                 problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
-        problems += _about_watching(field, entry)
+        problems += _about_watching(field, entry) + _about_checkpoints(field, entry)
         for key in _NOT_BELOW_ZERO:
             value = entry.get(key)
             if isinstance(value, int) and value < 0:
@@ -68,6 +69,15 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Use a port below 1024, which only root can open, or remove it"
             problems.append(Problem(f"{field}.peer_port", port, "is not a privileged port", remedy))
     return problems + in_its_slice(data, "training_run")
+
+
+def _about_checkpoints(field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the address of a bucket."""
+    place = text_of(entry, "checkpoint_dir") or ""
+    if not place.startswith("gs:") or bucket_and_folder(place) is not None:
+        return []
+    remedy = "Write gs://BUCKET/FOLDER; a bucket's name has small letters, digits and . _ -"
+    return [Problem(f"{field}.checkpoint_dir", place, "is not the address of a bucket", remedy)]
 
 
 def _about_slices(field: str, entry: Mapping[str, Any]) -> list[Problem]:

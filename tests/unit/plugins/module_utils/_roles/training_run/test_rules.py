@@ -1,0 +1,26 @@
+"""Rules for runs in the fleet file."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.rules import (
+    check_training_run,
+)
+
+
+def problems(place: str) -> list[str]:
+    run = {"name": "digits", "slices": [], "checkpoint_dir": place}
+    found = map(str, check_training_run({"training_run_runs": [run]}))
+    return [text for text in found if "checkpoint_dir" in text]
+
+
+@pytest.mark.parametrize("place", ["gs://lab-ckpt/digits", "gs://lab-ckpt", "/mnt/ckpt", ""])
+def test_where_checkpoints_may_be(place: str) -> None:
+    assert problems(place) == []
+
+
+@pytest.mark.parametrize("place", ["gs://", "gs:lab/x", "gs:///x", "gs://Lab/x", "gs://l@b/x"])
+def test_the_address_of_a_bucket(place: str) -> None:
+    (text,) = problems(place)
+    assert f"training_run_runs[0].checkpoint_dir = {place!r}: is not the address" in text
+    assert "gs://BUCKET/FOLDER" in text

@@ -382,7 +382,7 @@ def checkpoints(
     machine_readable: bool,
     wanted: tuple[str, ...],
 ) -> None:
-    """Show the checkpoints of runs: step, whole or not, age, size, price.
+    """Show the checkpoints of runs: step, state, age, size, price.
 
     Those in a bucket are seen with this computer's credentials, also when no slice exists; those in
     a folder through a worker. A MONTH is the list price of the bucket's region, without what soft

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import (
+    bucket_and_folder,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
     DEFAULT_OWNER,
@@ -472,7 +475,7 @@ class Interview:
         self.note(command="" if said == NONE else said)
 
     def _checkpoints(self, said: str) -> None:
-        if said != NONE and not said.startswith("gs://"):
+        if said != NONE and bucket_and_folder(said) is None:
             raise WrongAnswer(f"{shown(said)} is no bucket. Write gs://BUCKET/FOLDER, or none.")
         self.note(checkpoints="" if said == NONE else said)
 

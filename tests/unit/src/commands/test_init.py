@@ -676,9 +676,18 @@ def test_nodes_are_listed_again_only_for_a_project_that_is_typed_again(
     assert result.output.count("old (v4-8, us-central2-b): READY") == times
 
 
+@pytest.mark.parametrize("wrong", ["gs://", "gs://a/b", "gs://Lab/b", "/mnt/b", "lab"])
+def test_what_is_no_bucket_is_asked_again(run: Run, wrong: str) -> None:
+    right = ("lab", "my-project", "", "typed", "us-central2-b", "spot", "v6e-8", "tpu", "never")
+    more = ("2", "first", "alice", "octocat", "y", "jax", "none", "sleep 1", wrong, "gs://lab/b")
+    result = run(answers=answered(*right, *more, "y"))
+    assert result.exit_code == 0, result.output
+    assert f"{wrong} is no bucket. Write gs://BUCKET/FOLDER, or none." in result.output
+
+
 def test_every_question_explains_itself(run: Run) -> None:
     right = ("lab", "my-project", "", "typed", "us-central2-b", "spot", "v6e-8", "tpu", "never")
-    more = ("2", "first", "alice", "octocat", "y", "jax", "none", "sleep 1", "gs://a/b", "y")
+    more = ("2", "first", "alice", "octocat", "y", "jax", "none", "sleep 1", "gs://lab/b", "y")
     first, *others = (*right, *more)
     result = run(answers=answered(first, *(line for one in others for line in ("?", one))))
     assert result.exit_code == 0, result.output

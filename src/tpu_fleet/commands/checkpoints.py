@@ -257,7 +257,7 @@ class Places:
 
 def declared_runs(inventory: Inventory, wanted: Sequence[str]) -> list[Mapping[str, Any]]:
     """Return the runs of the fleet file, or those with these names; fail for an unknown one."""
-    runs = list(inventory.said("training_run_runs", ()))
+    runs = list(inventory.said("fleet_runs", ()))
     names = [str(run["name"]) for run in runs]
     for name in wanted:
         if name not in names:

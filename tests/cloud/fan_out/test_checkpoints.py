@@ -39,7 +39,7 @@ def fleet(
     run = {"name": "digits", "slices": ["solo"], "user": user, "checkpoint_dir": str(folder)}
     hosts = fleet.folder / "hosts.yml"
     inventory = yaml.safe_load(hosts.read_text())
-    inventory["all"]["vars"]["training_run_runs"] = [run]
+    inventory["all"]["vars"]["fleet_runs"] = [run]
     hosts.write_text(yaml.safe_dump(inventory))
     return fleet, folder
 

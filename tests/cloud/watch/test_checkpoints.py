@@ -38,7 +38,7 @@ def test_checkpoints_are_known_without_a_slice(cloud: Emulator, watched: Any) ->
     body = {"name": "lab", "location": "US-CENTRAL1"}
     made = f"{cloud.url}storage/v1/b?project={cloud.project}"
     requests.post(made, json=body, timeout=30).raise_for_status()
-    watched.declare(training_run_runs=[RUN])
+    watched.declare(fleet_runs=[RUN])
     put(cloud, "digits/100/d/0", "digits/200/d/0", "digits/200/commit_success.txt")
     put(cloud, "digits/300/d/0", "other/100/d/0")
     done = run(watched, "--json")

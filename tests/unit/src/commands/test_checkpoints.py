@@ -32,7 +32,7 @@ class FleetFile:
     """An inventory that says runs."""
 
     def said(self, name: str, otherwise: Any = None) -> Any:
-        return RUNS if name == "training_run_runs" else otherwise
+        return RUNS if name == "fleet_runs" else otherwise
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.rule
 
 def problems(place: str) -> list[str]:
     run = {"name": "digits", "slices": [], "checkpoint_dir": place}
-    found = map(str, check_training_run({"training_run_runs": [run]}))
+    found = map(str, check_training_run({"fleet_runs": [run]}))
     return [text for text in found if "checkpoint_dir" in text]
 
 
@@ -22,5 +22,5 @@ def test_where_checkpoints_may_be(place: str) -> None:
 @pytest.mark.parametrize("place", ["gs://", "gs:lab/x", "gs:///x", "gs://Lab/x", "gs://l@b/x"])
 def test_the_address_of_a_bucket(place: str) -> None:
     (text,) = problems(place)
-    assert f"training_run_runs[0].checkpoint_dir = {place!r}: is not the address" in text
+    assert f"fleet_runs[0].checkpoint_dir = {place!r}: is not the address" in text
     assert "gs://BUCKET/FOLDER" in text

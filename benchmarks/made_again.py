@@ -40,7 +40,7 @@ class Cached(Machines):
             "fleet_slices": [solo],
             "fleet_disks": [{"name": disk, "zone": ZONE, "size_gb": 10}],
             # A cache belongs to root, as the folders above it do.
-            "fleet_disk_mounts": [{"name": disk, "mount": MOUNT, "slices": [SLICE]}],
+            "fleet_disk_mounts": [{"name": disk, "path": MOUNT, "slices": [SLICE]}],
             "fleet_package_cache_dir": f"{MOUNT}/uv",
         }
         self.declare({**self.file([]), **said})

@@ -99,7 +99,7 @@ class Pod(Fleet):
             {"name": "alice", "uid": 2001, "sudo": "all"},
             {"name": "bob", "uid": 2002, "shell": next(self.shells)},
         ]
-        trees = [{"name": "digits", "owner": "root", "folder": "../examples/jax"}]
+        trees = [{"name": "digits", "user": "root", "local_path": "../examples/jax"}]
         return {
             **NOTHING,
             "fleet_slices": [pod],

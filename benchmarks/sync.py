@@ -74,7 +74,7 @@ class Slice(Fleet):
                 "fleet_slices": [{"name": "pod", "accelerator_type": KINDS[workers], "zone": ZONE}],
                 "fleet_allocations": "unrestricted",
                 "fleet_users": [{"name": "alice", "uid": 2001}],
-                "fleet_code": [{"name": "toy", "owner": "alice", "folder": "../code"}],
+                "fleet_code": [{"name": "toy", "user": "alice", "local_path": "../code"}],
                 "fleet_runs": [
                     {
                         "name": "digits",

@@ -25,6 +25,7 @@ from ..module_utils._core.errors import BadRequest, Refused, TpuError, WaitTimeo
 from ..module_utils._core.wait import Backoff
 from ..module_utils._fleet.apis import apis_of
 from ..module_utils._fleet.apply import FleetApplier, Pace, Result
+from ..module_utils._fleet.awaited import awaited_of
 from ..module_utils._fleet.forecast import forecast
 from ..module_utils._fleet.plan_terms import Action, Status
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
@@ -42,7 +43,7 @@ display = Display()
 # What is asked for beside the fleet file, as variables fleet_<option>.
 ASKED = (
     *("project", "api_endpoint", "scope", "teardown", "only", "finish", "wake"),
-    *("require", "wait", "wait_for", "state_dir"),
+    "state_dir",
 )
 
 
@@ -82,7 +83,8 @@ class ActionModule(ActionBase):
         arguments, template = dict(self._task.args), self._templar.template
         if "slices" in arguments:
             return arguments
-        asked = said_of(variables, template, ASKED, wait_timeout="fleet_slice_timeout")
+        others = {"wait_for": "fleet_wait", "wait_timeout": "fleet_slice_timeout"}
+        asked = said_of(variables, template, ASKED, **others)
         files = files_in(asked.pop("state_dir", ""))
         return {**options_of(variables, template), **asked, **files, **arguments}
 
@@ -114,7 +116,7 @@ class ActionModule(ActionBase):
         warnings += warnings_of(result.plan)
         if not self._task.check_mode or not work.takes_down:
             work.require(result)
-        return answer(result.plan, result.actions)
+        return {**answer(result.plan, result.actions), "awaited": sorted(work.awaited.names)}
 
 
 class _Work:
@@ -127,6 +129,11 @@ class _Work:
         self._client = client_from(params)
         self._fleet = Fleet.from_params(params, self._client.project)
         self._book = book_of(self._client, params["owner"], params["rest_file"])
+        self.awaited = awaited_of(params["wait_for"], [one.name for one in self._fleet.slices])
+
+    @property
+    def _waits(self) -> bool:
+        return bool(self._params["wait"]) and self.awaited.waits
 
     @property
     def takes_down(self) -> bool:
@@ -179,8 +186,12 @@ class _Work:
     def require(self, result: Result) -> None:
         """Raise what a person has to know: which slices are wanted and not there, and why."""
         missing = result.missing
-        if self._check or not self._params["wait"]:
+        if self._check or not self._waits:
             missing = tuple(status for status in missing if status in result.plan.refusals)
+        others = tuple(one for one in missing if not self.awaited.waits_for(one.slice))
+        if others:
+            self._warnings.append(_absent(others, result))
+        missing = tuple(one for one in missing if one not in others)
         if not missing and result.waited is None:
             return
         if not missing and result.waited is not None:
@@ -190,9 +201,8 @@ class _Work:
                 result.waited,
                 remedy="\nRun it again to go on; the lines of progress say what the API answered.",
             )
-        lines = "\n".join(f"  {status}" for status in missing)
-        text = f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}"
-        if self._params["require"] == "any" and len(missing) < len(result.statuses):
+        text = _absent(missing, result)
+        if not self.awaited.strict and len(missing) < len(result.statuses):
             self._warnings.append(text)
         elif result.waited is not None:
             raise WaitTimeout(
@@ -210,11 +220,11 @@ class _Work:
         return FleetApplier(
             apis_of(self._client, self._fleet),
             self._fleet,
-            wait=params["wait"],
-            only_next=params["wait_for"] == "next",
+            wait=self._waits,
+            awaited=self.awaited,
             timeout=float(params["wait_timeout"]),
             # Taking down costs nothing that has to be thought over as a whole.
-            strict=params["require"] == "all" and not self.takes_down,
+            strict=self.awaited.strict and not self.takes_down,
             progress=self._show,
             pace=Pace(poll=poll_of(params), again=again),
             rest=self._book.read,
@@ -226,6 +236,12 @@ class _Work:
 
     def _now(self) -> float:
         return self._client.transport.server_time().timestamp()
+
+
+def _absent(missing: Sequence[Status], result: Result) -> str:
+    """Return that slices are missing, each with why."""
+    lines = "\n".join(f"  {status}" for status in missing)
+    return f"{len(missing)} of {len(result.statuses)} slices are not there:\n{lines}"
 
 
 def _seen(what: Status | Action) -> None:

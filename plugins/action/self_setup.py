@@ -108,7 +108,7 @@ class ActionModule(ActionBase):
     def _place(self, options: dict[str, Any]) -> Place:
         place = options["place"]
         if not place.get("bucket"):
-            return Folder(place["folder"])
+            return Folder(place["local_path"])
         client = client_from(options)
         bucket, prefix = split_bucket(place["bucket"])
         return Bucket(GoogleApis(client), client.auth, bucket, prefix)

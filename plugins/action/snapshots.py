@@ -29,12 +29,12 @@ class ActionModule(Declared):
         """Pack each folder, also in check mode, because machines say by it what would change."""
         self._task.check_mode = False
         said = self.said("state_dir", **NAMES)
-        trees = [tree for tree in said.get("trees", []) if "folder" in tree]
-        code = [self._pack(tree["name"], tree["folder"], said["code"]) for tree in trees]
+        trees = [tree for tree in said.get("trees", []) if "local_path" in tree]
+        code = [self._pack(tree["name"], tree["local_path"], said["code"]) for tree in trees]
         dotted = {
-            one["user"]: one["dotfiles"]["folder"]
+            one["user"]: one["dotfiles"]["local_path"]
             for one in said.get("people", [])
-            if "folder" in (one.get("dotfiles") or {})
+            if "local_path" in (one.get("dotfiles") or {})
         }
         target = f"{said.get('state_dir')}/snapshots"
         dotfiles = [

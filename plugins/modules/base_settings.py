@@ -18,11 +18,10 @@ options:
     default: ''
   tcmalloc:
     description: >-
-      Whether C(LD_PRELOAD) of C(/etc/environment) may name tcmalloc. V(absent) takes it out
-      and keeps the line as a comment, V(present) puts back what was taken out.
-    type: str
-    choices: [absent, present]
-    default: present
+      Whether C(LD_PRELOAD) of C(/etc/environment) may name tcmalloc. V(false) takes it out
+      and keeps the line as a comment, V(true) puts back what was taken out.
+    type: bool
+    default: true
   snaps:
     description: Whether snaps are refreshed on their own. Left alone where there are none.
     type: str
@@ -73,7 +72,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "locale": {"type": "str", "default": ""},
-            "tcmalloc": {"type": "str", "choices": ["absent", "present"], "default": "present"},
+            "tcmalloc": {"type": "bool", "default": True},
             "snaps": {
                 "type": "str",
                 "choices": ["held", "refreshed", "unmanaged"],

@@ -59,11 +59,10 @@ options:
       - Without this option nothing is attached or detached.
     type: list
     elements: str
-  mode:
-    description: Access of the nodes. Several nodes, or several workers, can only read.
-    type: str
-    choices: [read_write, read_only]
-    default: read_write
+  read_only:
+    description: Whether the nodes can only read. Several nodes, or several workers, always do.
+    type: bool
+    default: false
   exclusive:
     description:
       - Whether to detach the disk from nodes that O(nodes) does not name.
@@ -93,7 +92,7 @@ EXAMPLES = r"""
     name: imagenet
     zone: us-central2-b
     nodes: [solo, pair]
-    mode: read_only
+    read_only: true
 
 - name: Take it away from all
   tpu.fleet.disk:
@@ -142,7 +141,7 @@ from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.node_plan import Step
-from ..module_utils._tpu.node_spec import DISK_MODES
+from ..module_utils._tpu.node_spec import disk_mode
 from ..module_utils._tpu.versions import V2ALPHA1
 
 
@@ -160,7 +159,7 @@ def spec_of(module: AnsibleModule, client: Client) -> DiskSpec:
         labels={key: str(value) for key, value in params["labels"].items()},
         owner=params["owner"],
         nodes=None if nodes is None else tuple(dict.fromkeys(nodes)),
-        mode=DISK_MODES[params["mode"]],
+        mode=disk_mode(params["read_only"]),
         exclusive=params["exclusive"],
         adopt=params["adopt"],
         delete_data=params["delete_data"],

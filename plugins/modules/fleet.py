@@ -22,8 +22,8 @@ description:
     prints the plan.
   - Without O(slices), what is not given is taken from the variables of the play. They are the fleet
     file, and C(fleet_project), C(fleet_api_endpoint), C(fleet_scope), C(fleet_teardown),
-    C(fleet_only), C(fleet_finish), C(fleet_wake), C(fleet_require), C(fleet_wait),
-    C(fleet_wait_for) and C(fleet_slice_timeout). O(rest_file) and O(lock_file) are in
+    C(fleet_only), C(fleet_finish), C(fleet_wake), C(fleet_wait) and
+    C(fleet_slice_timeout). O(rest_file) and O(lock_file) are in
     C(fleet_state_dir).
 extends_documentation_fragment:
   - tpu.fleet.attributes
@@ -147,21 +147,16 @@ options:
       - A file of this computer that lists the resting slices, for users who may not read or write
         the project's metadata.
     type: path
-  require:
-    description:
-      - V(all) fails when a slice is not there in the end, and changes nothing when it is clear
-        from the start that one cannot be created.
-      - V(any) succeeds when at least one slice is there, and warns of the others.
-    type: str
-    choices: [all, any]
-    default: all
   wait_for:
     description:
-      - V(all) waits until all slices are there.
+      - V(all) waits until all slices are there. It fails when one is missing in the end, and
+        changes nothing when it is clear from the start that one cannot be created.
+      - V(any) waits as long, succeeds when at least one slice is there, and warns of the others.
       - V(next) waits until one more is there than before, so that it can be set up while the others
-        are still waited for.
-    type: str
-    choices: [all, next]
+        are still waited for. It is as content as V(any).
+      - V(none) waits for nothing, as does O(wait=false), and is as content.
+      - Names of slices, as a list or with commas, wait for these alone, and fail without them.
+    type: raw
     default: all
   retry_sleep:
     description:
@@ -239,6 +234,11 @@ hosts:
   type: list
   elements: str
   sample: [solo, pair-w0, pair-w1]
+awaited:
+  description: The slices that O(wait_for) names.
+  returned: always
+  type: list
+  elements: str
 orphans:
   description: What carries the fleet's label and is not declared.
   returned: always

@@ -82,7 +82,7 @@ def main() -> None:
     if module.params["phase"] == "probe":
         away = [] if module.check_mode else probe(module.run_command, wanted, times)
         away += [f"{path} stays as it is: {why}" for path, why in wanted.kept.items()]
-        if away and settings["when_away"] == "fail":
+        if away and settings["on_unreachable"] == "fail":
             module.fail_json(msg=". ".join(away), **result)
         for text in away:
             module.warn(text)

@@ -60,7 +60,7 @@ def trainer(name: str, slices: Sequence[str], saved: str, **more: Any) -> dict[s
     }
 
 
-CODE = {"name": "train", "owner": "root", "folder": "../tests/worlds/chaos/on_machine"}
+CODE = {"name": "train", "user": "root", "local_path": "../tests/worlds/chaos/on_machine"}
 
 
 class ComputeFleet(Fleet):

@@ -149,7 +149,7 @@ def test_the_fleet_file_has_the_program_and_what_it_requires(framework: str) -> 
     ((venv,), (tree,)) = FLEET["fleet_venvs"], FLEET["fleet_code"]
     assert said(venv["framework"], framework) == (framework or "jax")
     assert {run["venv"] for run in FLEET["fleet_runs"]} == {venv["name"]}
-    folder = (ROOT / "inventory" / said(tree["folder"], framework)).resolve()
+    folder = (ROOT / "inventory" / said(tree["local_path"], framework)).resolve()
     assert (folder / "train.py").exists()
     required = pins((folder / "requirements.txt").read_text().splitlines())
     # The role brings the framework itself.

@@ -264,7 +264,8 @@ AROUND: dict[str, Any] = {
     "fleet_users": [{"name": name, "uid": uid} for uid, name in enumerate(("alice", "bob"), 2001)],
     "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
     "fleet_code": [
-        {"name": name, "owner": "root", "folder": f"/home/{name}"} for name in ("digits", "models")
+        {"name": name, "user": "root", "local_path": f"/home/{name}"}
+        for name in ("digits", "models")
     ],
 }
 

@@ -39,7 +39,7 @@ def test_the_fleet_file_is_a_good_one(example: str) -> None:
 def test_what_it_names_is_there(example: str) -> None:
     fleet = fleet_of(example)
     (tree,) = fleet["fleet_code"]
-    folder = ROOT / "inventory" / tree["folder"]
+    folder = ROOT / "inventory" / tree["local_path"]
     (run,) = fleet["fleet_runs"]
     # The run begins in the tree.
     inside = re.search(r"cd (\S+)", run["command"])

@@ -154,12 +154,11 @@ _MACHINE = r"""
         description: Name of the disk, or its full name C(projects/P/zones/Z/disks/D).
         type: str
         required: true
-      mode:
-        description: How it is attached. Several workers can only share a disk that is V(read_only).
-        type: str
-        choices: [read_write, read_only]
-        default: read_write
-      worker_ids:
+      read_only:
+        description: Whether it is attached read-only. Only such a disk can be shared by workers.
+        type: bool
+        default: false
+      workers:
         description:
           - The workers that get it, by their numbers. Default all workers.
           - It is compared only where the API returns it.

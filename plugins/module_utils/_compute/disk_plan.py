@@ -13,7 +13,7 @@ from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, check_owner, require_o
 from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
 from .._tpu.model import Node, basename, part_of
 from .._tpu.node_plan import Step
-from .._tpu.node_spec import DISK_MODES, SPEC_LABEL, as_disk
+from .._tpu.node_spec import READ_ONLY, READ_WRITE, SPEC_LABEL, as_disk
 
 DEFAULT_TYPE = "pd-balanced"
 # Sources of a disk's content; a disk without any of them is created empty.
@@ -33,7 +33,7 @@ class DiskSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
     nodes: tuple[str, ...] | None = None
-    mode: str = DISK_MODES["read_write"]
+    mode: str = READ_WRITE
     exclusive: bool = False
     adopt: bool = False
     delete_data: bool = False
@@ -59,15 +59,15 @@ class DiskSpec:
         if self.writes and len(self.nodes or ()) > 1:
             names = " and ".join(self.nodes or ())
             raise BadRequest(
-                f"The disk {self.name} cannot be attached read_write to {names}: only one node "
+                f"The disk {self.name} cannot be attached for writing to {names}: only one node "
                 "may write.",
-                remedy="Attach it with mode: read_only, or name one node.",
+                remedy="Attach it with read_only: true, or name one node.",
             )
 
     @property
     def writes(self) -> bool:
         """Return whether the nodes may write on it."""
-        return self.mode == DISK_MODES["read_write"]
+        return self.mode == READ_WRITE
 
     @property
     def path(self) -> str:
@@ -256,7 +256,7 @@ def _wanted_node(spec: DiskSpec, by_name: Mapping[str, Node], name: str) -> Node
         raise BadRequest(
             f"The node {name} has {len(node.endpoints)} workers, and only one may write on the "
             f"disk {spec.name}.",
-            remedy="Attach it with mode: read_only, or to a node with one worker.",
+            remedy="Attach it with read_only: true, or to a node with one worker.",
         )
     return node
 
@@ -270,7 +270,7 @@ def _entry(spec: DiskSpec, node: Node) -> dict[str, Any] | None:
         source = str(disk.get("sourceDisk") or "")
         # The answer may contain the project's number instead of its id.
         if (part_of(source, "zones"), basename(source)) == (spec.zone, spec.name):
-            return {"mode": DISK_MODES["read_write"], **disk}
+            return {"mode": READ_WRITE, **disk}
     return None
 
 
@@ -281,7 +281,7 @@ def _without(spec: DiskSpec, node: Node) -> list[dict[str, Any]]:
 
 
 def _writes(entry: Mapping[str, Any] | None) -> bool:
-    return (entry or {}).get("mode") != DISK_MODES["read_only"]
+    return (entry or {}).get("mode") != READ_ONLY
 
 
 def _shown(spec: DiskSpec, nodes: Iterable[Node]) -> dict[str, str]:

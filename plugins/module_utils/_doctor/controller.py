@@ -44,7 +44,6 @@ HOST_KEY_CASES = ("host_key_changed", "host_key_unknown")
 NOT_PUBLISHED = "host keys not published"
 # The generations in the names of quotas.
 QUOTA_WORDS = {"v5e": "v5s-litepod"}
-PREEMPTIBLE = ("spot", "preemptible")
 
 
 def ssh_case(code: int, said: str) -> str:
@@ -214,7 +213,7 @@ def _counts(metric: str, wish: Mapping[str, Any]) -> bool:
     serving = wish["generation"] == "v5e" and wish["units"] <= 8
     return (
         word in name
-        and ("preemptible" in name) == (wish["tier"] in PREEMPTIBLE)
+        and ("preemptible" in name) == (wish["tier"] == "spot")
         and ("reserved" in name) == (wish["tier"] == "reserved")
         and ("serving" in name) == serving
     )

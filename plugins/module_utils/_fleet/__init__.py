@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All slices together: the declared ones, the existing ones, the plan, and how it is applied.
 
-May import: _compute, _core, _fleet_file, _google, _host, _tpu.
+May import: _compute, _core, _fleet_file, _google, _host, _schema, _tpu.
 """

@@ -31,6 +31,7 @@ from .._fleet_file.declared import Fleet
 from .._tpu.model import COMPUTE, Listing, Node, Operation
 from .._tpu.operations import PROPAGATION_SECONDS
 from .._tpu.queued_resources import QueuedResource
+from .awaited import ALL, Awaited
 from .cloud import Cloud
 from .memory import Key, Memory
 from .plan import plan_fleet
@@ -98,7 +99,7 @@ class FleetApplier:
         fleet: Fleet,
         *,
         wait: bool = True,
-        only_next: bool = False,
+        awaited: Awaited = ALL,
         timeout: float = 1800.0,
         strict: bool = True,
         progress: Callable[[str], None] = lambda _line: None,
@@ -114,8 +115,7 @@ class FleetApplier:
         self.cloud = cloud
         self.fleet = fleet
         self._wait = wait
-        # Whether the wait ends as soon as one more slice is ready.
-        self._only_next = only_next
+        self._awaited = awaited
         self._ready: frozenset[str] | None = None
         self._timeout = timeout
         self._strict = strict
@@ -177,7 +177,7 @@ class FleetApplier:
             self._report(plan)
             acted = self._perform(plan)
             one_more = self._one_more(plan)
-            if plan.done or not self._wait or (one_more and self._only_next):
+            if not self._wait or self._awaited.enough(plan, one_more):
                 break
             if clock.now() >= deadline:
                 timed_out = True
@@ -228,7 +228,11 @@ class FleetApplier:
 
     def _require_possible(self, plan: Plan) -> None:
         """Raise Refused, before any change, for slices that no waiting could bring about."""
-        refused = [status for status in plan.statuses if status.phase == "refused"]
+        refused = [
+            status
+            for status in plan.statuses
+            if status.phase == "refused" and self._awaited.waits_for(status.slice)
+        ]
         if refused:
             lines = "\n".join(f"  {status.slice}: {status.text}" for status in refused)
             raise Refused(

@@ -14,7 +14,7 @@ from .._google.service_account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES
 from .._schema import values as rules
 from .._schema.keys import UNREADABLE, Key, Problem, check_keys
 from .._schema.refs import known, user_remedy
-from .._tpu.node_spec import DISK_MODES
+from .._tpu.node_spec import disk_mode
 
 STATES = Key(choices=("present", "absent"), default="present", description="`absent` removes it.")
 
@@ -69,11 +69,11 @@ FLEET_DISK = {
         description="Slices that the disk is attached to. Without this key nothing is attached or "
         "detached.",
     ),
-    "mode": Key(
-        choices=tuple(DISK_MODES),
-        description="`read_write`: one slice with one worker. `read_only`: any number of slices "
-        "and workers.",
-        default="read_write",
+    "read_only": Key(
+        "bool",
+        description="Whether it is attached read-only, to any number of slices and workers. "
+        "Otherwise it can have one slice with one worker.",
+        default="false",
     ),
     "exclusive": Key(
         "bool",
@@ -212,7 +212,7 @@ def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
             size_gb=entry.get("size_gb"),
             labels={key: str(value) for key, value in (entry.get("labels") or {}).items()},
             nodes=tuple(entry.get("slices") or ()),
-            mode=DISK_MODES[entry.get("mode") or "read_write"],
+            mode=disk_mode(entry.get("read_only")),
         )
         yield from _by_spec(field, spec.check)
 

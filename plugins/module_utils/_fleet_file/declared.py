@@ -22,7 +22,7 @@ from .self_setup import fleet_of, startup_script
 # What only a queued resource can ask for; the node that comes of it shows other words.
 QUEUE_TIERS = frozenset({"guaranteed", "best_effort", "flex_start"})
 # What only the Cloud TPU API has.
-TPU_TIERS = frozenset({"guaranteed", "best_effort", "preemptible"})
+TPU_TIERS = frozenset({"guaranteed", "best_effort"})
 # A future reservation in calendar mode. Its machines show the same as any that are reserved.
 CALENDAR = "calendar"
 TPU_KEYS = ("queued", "runtime_version")
@@ -130,10 +130,8 @@ class Slice:
 
     @property
     def asked_tier(self) -> str:
-        """Return the tier that is asked for: the queue knows only the newer kind of preemption."""
-        if self.tier == CALENDAR:
-            return "reserved"
-        return "spot" if self.queued and self.tier == "preemptible" else self.tier
+        """Return the tier that is asked for; the API has no word for calendar mode."""
+        return "reserved" if self.tier == CALENDAR else self.tier
 
     @property
     def node_tier(self) -> str | None:

@@ -18,7 +18,7 @@ from .grant import Grant, allocation_problems, parse_allocations
 
 Data = Mapping[str, Any]
 # Tiers of which Google takes a slice back, and deletes its boot disks with it.
-PREEMPTED = ("spot", "preemptible", "best_effort")
+PREEMPTED = ("spot", "best_effort")
 # The variables that the warnings are about.
 NOTICED = (
     "fleet_allocations",
@@ -31,7 +31,7 @@ NOTICED = (
     "fleet_runs",
 )
 # Roles that put a file system at a path; what lies there outlives the slice.
-LASTING = (("fleet_disk_mounts", "mount"), ("fleet_buckets", "path"))
+LASTING = (("fleet_disk_mounts", "path"), ("fleet_buckets", "path"))
 # Compute Engine's default account, of which a project has one.
 _DEFAULT_ACCOUNT = re.compile(r"\d+-compute@developer\.gserviceaccount\.com")
 

@@ -29,7 +29,7 @@ PLACE = {
     ),
     "server": Key(description="NFS server that has it, as the machines reach it."),
     "export_path": Key(description="Folder that the server exports."),
-    "folder": Key(description="Where this computer has that folder mounted."),
+    "local_path": Key(description="Where this computer has that folder mounted."),
     "endpoint": Key(
         description="Where the machines find Cloud Storage.",
         default=f"`{ENDPOINT}`",
@@ -39,7 +39,7 @@ SELF_SETUP = {"fleet_self_setup": Key("dict", options=PLACE)}
 
 _BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]{1,61}[a-z0-9]")
 _FOLDER = re.compile(r"[A-Za-z0-9._/-]*")
-_NFS = "server", "export_path", "folder"
+_NFS = "server", "export_path", "local_path"
 # The metadata server itself; in a local cloud everything is there.
 _LINK_LOCAL = "169.254.169.254"
 

@@ -260,11 +260,11 @@ def _check_disks(field: str, entry: Entry, one: Slice) -> list[Problem]:
     disks = entry.get("data_disks")
     problems = []
     for index, disk in enumerate(disks if isinstance(disks, list) else ()):
-        ids = disk.get("worker_ids") if isinstance(disk, Mapping) else None
+        ids = disk.get("workers") if isinstance(disk, Mapping) else None
         for number, worker in enumerate(ids if isinstance(ids, list) else ()):
             if not isinstance(worker, int) or workers is None or 0 <= worker < workers:
                 continue
-            place = f"{field}.data_disks[{index}].worker_ids[{number}]"
+            place = f"{field}.data_disks[{index}].workers[{number}]"
             message = f"is not one of the {workers} workers of the slice"
             problems.append(Problem(place, worker, message, "Count them from 0"))
     return problems
@@ -297,8 +297,8 @@ def _why_never_stopped(one: Slice) -> str:
         workers = _workers_of_shape(one) or (known.workers if known is not None else 1)
         if workers > 1:
             return f"stops no slice of several workers, and {kind} has {workers}"
-    if one.tier in ("spot", "preemptible"):
-        return f"never starts a {one.tier} node again that was stopped"
+    if one.tier == "spot":
+        return "never starts a spot node again that was stopped"
     return "stops no node that came of a queued resource" if one.queued else ""
 
 

@@ -263,7 +263,7 @@ def _runs(name: str, machines: Sequence[Machine], data: Mapping[str, Any]) -> st
 def _places(user: Mapping[str, Any], machines: Sequence[Machine], data: Mapping[str, Any]) -> str:
     lines = [f"  {user.get('home') or '/home/' + user['name']}  your home, one on each machine"]
     for venv in data.get("venvs") or ():
-        if venv.get("owner") in (None, "root", user["name"]) and _at(venv, machines):
+        if venv.get("user") in (None, "root", user["name"]) and _at(venv, machines):
             path = venv.get("path") or f"/opt/venvs/{venv['name']}"
             where = _where(venv, machines)
             lines.append(f"  {path}  Python{where}: source {path}/bin/activate")
@@ -273,7 +273,7 @@ def _places(user: Mapping[str, Any], machines: Sequence[Machine], data: Mapping[
         ("buckets", "bucket"),
     ):
         for entry in data.get(key) or ():
-            path = entry.get("mount") or entry.get("path")
+            path = entry.get("path")
             if path and _at(entry, machines):
                 readable = ", read only" if entry.get("read_only") else ""
                 lines.append(f"  {path}  {what}{readable}{_where(entry, machines)}")

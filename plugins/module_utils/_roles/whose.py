@@ -11,8 +11,6 @@ from .._schema.keys import Problem, entries, text_of
 from .training_run.definition import CHECKPOINTS, checkpoint_folder
 
 VENVS, TREES = "fleet_venvs", "fleet_code"
-# The key of an entry that says where it is on the machine.
-_PLACES = {VENVS: "path", TREES: "dest"}
 
 
 def check_code_of(
@@ -42,7 +40,7 @@ def closed_to(data: Mapping[str, Any], user: str, path: str) -> str:
     for _field, entry in entries(data, "fleet_users"):
         name = text_of(entry, "name") or ""
         home = (text_of(entry, "home") or f"/home/{name}").rstrip("/")
-        mode = text_of(entry, "home_mode") or "0750"
+        mode = text_of(entry, "home_permissions") or "0750"
         if name != user and f"{path}/".startswith(f"{home}/") and mode.endswith("0"):
             return "" if _is_in_group(data, user, name) else name
     for _field, run in entries(data, "fleet_runs"):
@@ -73,14 +71,14 @@ def _places(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for _field, user in entries(data, "fleet_users"):
         name = text_of(user, "name") or ""
         yield (text_of(user, "home") or f"/home/{name}").rstrip("/"), name
-    for variable, key in _PLACES.items():
+    for variable in (VENVS, TREES):
         for _field, entry in entries(data, variable):
-            path = text_of(entry, key)
+            path = text_of(entry, "path")
             if path:
                 yield path.rstrip("/"), _owner_of(entry)
 
 
 def _owner_of(entry: Mapping[str, Any]) -> str:
     """Return the owner of an environment or a tree; empty if it cannot be read."""
-    owner = entry.get("owner") or "root"
+    owner = entry.get("user") or "root"
     return owner if isinstance(owner, str) else ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .accelerators import GENERATIONS
+from .old_keys import OLD_WORDS, place_of, renamed_to, successor
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,12 @@ class Key:
 TIERS = (
     "on_demand",
     "spot",
-    "preemptible",
     "reserved",
     "calendar",
     "guaranteed",
     "best_effort",
     "flex_start",
 )
-GRANT_TIERS = ("on_demand", "spot", "preemptible", "reserved")
 APIS = ("tpu", "compute")
 
 SCALARS = {
@@ -113,10 +112,10 @@ ALLOCATION = {
     "accelerator_type": Key(description="The one type that may be used."),
     "tier": Key(
         required=True,
-        choices=GRANT_TIERS,
-        description="How it is granted. `preemptible` counts as `spot`, and so do slices of the "
-        "tiers `best_effort` and `flex_start`; `guaranteed` ones count as `on_demand`, `calendar` "
-        "ones as `reserved`.",
+        choices=TIERS,
+        description="How it is granted. `best_effort` and `flex_start` count as `spot`, "
+        "`guaranteed` counts as `on_demand`, `calendar` as `reserved`; so do slices of these "
+        "tiers.",
     ),
     "api": Key(
         choices=APIS,
@@ -147,7 +146,7 @@ PRICE = {
     "region": Key(required=True, description="Region, as `us-central2`."),
     "tier": Key(
         required=True,
-        choices=(*GRANT_TIERS, "flex_start"),
+        choices=TIERS,
         description="Tier that has this price; `flex_start` is that of Compute Engine.",
     ),
     "api": Key(choices=APIS, description="The API that it is for.", default="both"),
@@ -158,8 +157,8 @@ PRICE = {
 
 DISK = {
     "source_disk": Key(required=True),
-    "mode": Key(choices=("read_write", "read_only")),
-    "worker_ids": Key("list", elements="int"),
+    "read_only": Key("bool"),
+    "workers": Key("list", elements="int"),
 }
 
 SLICE = {
@@ -300,12 +299,6 @@ PLAYBOOK_VARIABLES = {
         "fleets in one project need two owners. It is set as `owner` in the inventory's "
         "`fleet.tpu.yml`, and nowhere else.",
     ),
-    "fleet_require": Key(
-        default="all",
-        description="`all` fails when a slice is missing at the end, and changes nothing when it "
-        "is clear from the start that one cannot be created. `any` continues with the existing "
-        "slices.",
-    ),
     "fleet_wake": Key(
         default="none",
         description="Resting slices to create again [after the end](after-the-end.md) of their "
@@ -316,16 +309,12 @@ PLAYBOOK_VARIABLES = {
         description="Seconds to wait for the slices.",
     ),
     "fleet_wait": Key(
-        default="true",
-        description="Whether to wait for the slices, or only to request them.",
-    ),
-    "fleet_wait_for": Key(
         default="all",
-        description="`all` waits for all slices; `next` until one more exists than before.",
-    ),
-    "fleet_await": Key(
-        default="all",
-        description="The existing slices whose workers must appear.",
+        description="Which slices to wait for. `all` fails when one is missing at the end, and "
+        "changes nothing when it is clear from the start that one cannot be created. `any` goes on "
+        "with those that exist at the end, `next` as soon as one more exists than before. `none` "
+        "only requests those that can be created. Names (`sweep,solo`) wait for these slices "
+        "alone.",
     ),
     "fleet_apply_everything": Key(
         default="false",
@@ -519,6 +508,10 @@ PASSWORDS = frozenset({"passwd", "password", "password_hash"})
 
 
 def _unknown_key(prefix: str, name: str, value: Any, keys: Mapping[str, Key]) -> Problem:
+    new = successor(prefix, name)
+    if new is not None:
+        shown = None if keys[new.split(":")[0]].secret else value
+        return Problem(f"{prefix}{name}", shown, "is the key's old name", f"Write {new}")
     if name in PASSWORDS:
         message = "is not a known key, because there are no passwords: ssh keys open the machines"
         remedy = "Leave it out, and write public keys into keys"
@@ -545,7 +538,7 @@ def check_keys(
     for name, key in keys.items():
         value = entry.get(name)
         if value is None or value == "":
-            if key.required:
+            if key.required and not renamed_to(prefix, name, among):
                 remedy = f"Set {prefix}{name} in the fleet file"
                 problems.append(Problem(f"{prefix}{name}", None, "is missing", remedy))
             continue
@@ -566,6 +559,8 @@ def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
             problems.append(_wrong_type(place, item, key.elements or "", key.secret))
         elif key.choices and item not in key.choices:
             remedy = did_you_mean(item, key.choices, f"Choose one of {', '.join(key.choices)}")
+            new = OLD_WORDS.get(place_of(field), {}).get(item)
+            remedy = f"Write {new}, its new name" if new else remedy
             problems.append(Problem(place, item, "is not one of the choices", remedy))
         elif key.options:
             problems += check_keys(f"{place}.", item, key.options, among=item)

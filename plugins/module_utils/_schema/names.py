@@ -51,7 +51,7 @@ FLEET_NAMES: dict[str, str] = {
     "nfs_share_idle_timeout": "fleet_share_idle_timeout",
     "nfs_share_grace_seconds": "fleet_share_grace_seconds",
     "nfs_share_when_unsupported": "fleet_share_when_unsupported",
-    "nfs_share_when_away": "fleet_share_when_away",
+    "nfs_share_on_unreachable": "fleet_share_on_unreachable",
     "nfs_share_apt_lock_timeout": "fleet_apt_lock_timeout",
     "bucket_mount_buckets": "fleet_buckets",
     "bucket_mount_apt_uri": "fleet_gcsfuse_apt_uri",
@@ -182,6 +182,13 @@ FLEET_NAMES: dict[str, str] = {
     "training_run_prune": "fleet_prune_runs",
 }
 
+# Variables that are gone, and those that took their place.
+GONE = {
+    "nfs_share_when_away": "fleet_share_on_unreachable",
+    "fleet_await": "fleet_wait",
+    "fleet_require": "fleet_wait",
+    "fleet_wait_for": "fleet_wait",
+}
 
 _SHARED = {name for name, count in Counter(FLEET_NAMES.values()).items() if count > 1}
 _OWN_NAMES = {name: own for own, name in FLEET_NAMES.items() if name not in _SHARED}
@@ -246,9 +253,9 @@ def old_names(
 
     `places` returns the file that has a variable, if it is known.
     """
-    problems, there = [], set(names)
-    for name in (own for own in FLEET_NAMES if own in there):
+    problems, there, successors = [], set(names), {**FLEET_NAMES, **GONE}
+    for name in (own for own in successors if own in there):
         place = places(name)
         message = "is no variable of the fleet file" + (f", in {place}" if place else "")
-        problems.append(Problem(name, None, message, f"Rename it to {FLEET_NAMES[name]}"))
+        problems.append(Problem(name, None, message, f"Rename it to {successors[name]}"))
     return problems

@@ -264,7 +264,7 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
         ("accelerator_config.type", version, spec.accelerator_version if version else None),
         (_topology_field(node), node.topology, spec.topology if node.topology else None),
         ("runtime_version", node.runtime_version, spec.runtime_version),
-        ("tier", node.tier, spec.tier),
+        ("tier", _tier(node, spec), spec.tier),
         ("network", node.network or "default", _short(spec.network)),
         ("subnetwork", node.subnetwork, _short(spec.subnetwork)),
         ("service_account", node.service_account, spec.service_account),
@@ -278,6 +278,11 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
         for name, have, want in pairs
         if want is not None and have != want
     ]
+
+
+def _tier(node: Node, spec: NodeSpec) -> str:
+    """Return the tier of a node; one of the kind before spot is as good where spot is wanted."""
+    return "spot" if (node.tier, spec.tier) == ("preemptible", "spot") else node.tier
 
 
 def _topology_field(node: Node) -> str:

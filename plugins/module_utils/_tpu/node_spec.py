@@ -28,7 +28,7 @@ SPEC_LABEL = "tpu-fleet-spec"
 TIERS = ("on_demand", "spot", "preemptible", "reserved")
 # Options of modules that make nodes, of which only one can be given.
 NODE_EXCLUSIVE = [("accelerator_type", "accelerator_config")]
-DISK_MODES = {"read_write": "READ_WRITE", "read_only": "READ_ONLY"}
+READ_WRITE, READ_ONLY = "READ_WRITE", "READ_ONLY"
 
 SSH_KEYS = "ssh-keys"
 STARTUP_SCRIPT = "startup-script"
@@ -97,8 +97,8 @@ class NodeSpec:
             data_disks=tuple(
                 DataDisk(
                     disk_path(disk["source_disk"], project, zone),
-                    DISK_MODES[disk.get("mode") or "read_write"],
-                    tuple(str(worker) for worker in disk.get("worker_ids") or ()),
+                    disk_mode(disk.get("read_only")),
+                    tuple(str(worker) for worker in disk.get("workers") or ()),
                 )
                 for disk in params.get("data_disks") or ()
             ),
@@ -261,6 +261,11 @@ def disk_path(source: str, project: str, zone: str) -> str:
     if "/" in source:
         return source[source.find("projects/") :] if "projects/" in source else source
     return f"projects/{project}/zones/{zone}/disks/{source}"
+
+
+def disk_mode(read_only: bool | None) -> str:
+    """Return how Google calls the way in which a disk is attached."""
+    return READ_ONLY if read_only else READ_WRITE
 
 
 def as_disk(source: str, mode: str, worker_ids: Iterable[str] = ()) -> dict[str, Any]:

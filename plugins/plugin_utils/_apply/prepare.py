@@ -189,7 +189,7 @@ def _snapshots(templar: Templar, given: Mapping[str, Any]) -> dict[str, bytes]:
     folder = templar.template(given.get("code_checkout_snapshot_dir", ""))
     found = {}
     for tree in trees:
-        if tree.get("folder"):
+        if tree.get("local_path"):
             for name in (f"{tree['name']}.tar.gz", f"{tree['name']}.json"):
                 path = Path(folder) / name
                 if path.is_file():

@@ -31,10 +31,10 @@ def problems_of(data: Mapping[str, Any], base: str) -> list[Problem]:
 
 
 def _folders(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    found = [(f"{f}.folder", e.get("folder")) for f, e in entries(data, "fleet_code")]
+    found = [(f"{f}.local_path", e.get("local_path")) for f, e in entries(data, "fleet_code")]
     for field, entry in entries(data, "fleet_shells"):
         dotfiles = entry.get("dotfiles")
         if isinstance(dotfiles, Mapping):
-            found.append((f"{field}.dotfiles.folder", dotfiles.get("folder")))
+            found.append((f"{field}.dotfiles.local_path", dotfiles.get("local_path")))
     # Another kind of value is another problem.
     return ((field, value) for field, value in found if isinstance(value, str) and value)

@@ -165,11 +165,11 @@ def _publish(name: str, raw: Raw, plain: dict[str, Any], without: list[str]) -> 
 def _sets(value: Sequence[Mapping[str, Any]], raw: Raw, without: list[str]) -> Any:
     kept = []
     for one in value or []:
-        closed = [key for key in ("values", "variables", "files") if one.get(key)]
+        closed = [key for key in ("values", "env", "files") if one.get(key)]
         if closed:
             without.append(f"{' and '.join(closed)} of the secrets {one.get('name')}")
         if one.get("google_secrets"):
-            names = ("name", "owner", "slices", "google_secrets", "login")
+            names = ("name", "user", "slices", "google_secrets", "in_login_shell")
             kept.append({key: one[key] for key in names if key in one})
     return kept
 
@@ -212,7 +212,7 @@ def _without_folders(raw: Raw, templates: dict[str, Any], plain: dict[str, Any])
     templates.pop(name, None)
     plain[name] = [
         {key: value for key, value in person.items() if key != "dotfiles"}
-        if (person.get("dotfiles") or {}).get("folder")
+        if (person.get("dotfiles") or {}).get("local_path")
         else person
         for person in people
     ]

@@ -207,7 +207,7 @@ def _code(answers: Answers) -> str:
     )
     # git reads a private repository with the keys of the owner.
     owner = answers.user if code.repo else "root"
-    entry = {"name": code.name, "owner": owner, "repo": code.repo, "folder": code.folder}
+    entry = {"name": code.name, "user": owner, "repo": code.repo, "local_path": code.folder}
     return _section(about, "fleet_code", entry)
 
 

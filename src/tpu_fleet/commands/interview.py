@@ -34,7 +34,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators imp
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     APIS,
-    GRANT_TIERS,
     Problem,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME, public_key
@@ -53,6 +52,8 @@ EXAMPLE_COMMAND = (
     # Five minutes, in which there is time to look, and to reboot a worker.
     "python train.py --steps 6000 --checkpoint-every 100 --step-seconds 0.05"
 )
+# What a first slice may be; the others need words that init does not ask for.
+ASKED_TIERS = ("on_demand", "spot", "reserved")
 LOCAL = {"zone": "us-central2-b", "type": "v4-8", "count": "8", "framework": "jax"}
 COMMAND = "Command to run (none for no run)"
 NONE = "none"
@@ -77,7 +78,7 @@ EXPLAINED = {
     "line": "The number of the line, as listed above. Further slices are further entries of "
     "fleet_slices.",
     "zone": "The zone of the slice, such as us-central2-b. The grant names it.",
-    "tier": "on_demand: kept until you delete it. spot or preemptible: cheaper, and Google may "
+    "tier": "on_demand: kept until you delete it. spot: cheaper, and Google may "
     "take it back at any time. reserved: from a reservation.",
     "type": "Generation and size, such as v4-8. v2, v3, v4 and v5p count TensorCores, two a chip; "
     "v5litepod and v6e count chips.",
@@ -321,7 +322,7 @@ class Interview:
         local = LOCAL if self.told["local"] else {}
         zone = local.get("zone") or shown(look.gcloud_setting(os.environ, "compute", "zone"))
         self.ask("zone", "Zone", self.noting("zone"), zone)
-        self.ask("tier", "Tier", self.noting("tier"), "on_demand", GRANT_TIERS)
+        self.ask("tier", "Tier", self.noting("tier"), "on_demand", ASKED_TIERS)
         self._type(local.get("type", ""))
         if not limited:
             return

@@ -47,7 +47,7 @@ def code_of(name: str, trees: Mapping[str, Mapping[str, Any]]) -> str:
     if tree is None:
         return name
     version = tree.get("version")
-    place = tree.get("repo") or tree.get("folder") or ""
+    place = tree.get("repo") or tree.get("local_path") or ""
     parts = [name, f"version {version}" if version else "", f"of {place}" if place else ""]
     return _text(" ".join(part for part in parts if part))
 

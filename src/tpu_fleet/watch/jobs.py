@@ -171,8 +171,8 @@ def variables_of(job: Job) -> dict[str, Any]:
     if job.finish:
         words = {"finish_why": job.finish.why, "finish_ends": job.finish.ends}
         return {"finish": job.slices[0], **words, **always}
-    wait = {"fleet_wait_for": "next"} if job.asks else {"fleet_wait": False}
-    return {"fleet_require": "any", "fleet_await": list(job.slices), **wait, **always}
+    wait = "next" if job.asks else "none"
+    return {"fleet_wait": wait, "workers_of": list(job.slices), **always}
 
 
 def take(running: Running, event: Event) -> None:

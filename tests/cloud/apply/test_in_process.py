@@ -140,7 +140,7 @@ def test_what_no_log_hides_is_not_told(run: Run, tmp_path: Path) -> None:
 def test_the_settings_of_a_role_arrive_and_its_secrets_are_not_told(
     run: Run, elsewhere: dict[str, str]
 ) -> None:
-    secret = {"name": "of-the-test", "variables": {"TOKEN": "secret-of-the-test"}}
+    secret = {"name": "of-the-test", "env": {"TOKEN": "secret-of-the-test"}}
     task = {
         "name": "write",
         "tpu.fleet.env_secrets": "{{ 'env_secrets' | tpu.fleet.role_settings }}",

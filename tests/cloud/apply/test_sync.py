@@ -71,9 +71,9 @@ class Machine:
         )
         self.entry = {
             "name": "toy",
-            "owner": "root",
-            "dest": f"{self.folder}/opt/toy",
-            "folder": "code",
+            "user": "root",
+            "path": f"{self.folder}/opt/toy",
+            "local_path": "code",
         }
 
     def write(self, files: Mapping[str, str]) -> tuple[list[snapshot.Entry], str]:

@@ -267,10 +267,10 @@ def test_one_node_writes_or_many_read(cloud: Emulator, module: Any) -> None:
     assert (
         "has 2 workers" in module("disk", {**DISK, "nodes": ["pair-0"], "exclusive": True})["msg"]
     )
-    other = module("disk", {**DISK, "nodes": ["pair-0"], "mode": "read_only"})
+    other = module("disk", {**DISK, "nodes": ["pair-0"], "read_only": True})
     assert other["kind"] == "refused"
     assert "solo-0" in other["msg"]
-    done = twice(module, "disk", {**both, "mode": "read_only"})
+    done = twice(module, "disk", {**both, "read_only": True})
     assert [step["action"] for step in done["actions"]] == ["detach", "attach", "attach"]
     assert disks_of(cloud, "solo-0") == disks_of(cloud, "pair-0") == [("data", "READ_ONLY")]
     assert len(disk_of(cloud)["users"]) == 3
@@ -290,7 +290,7 @@ def test_a_disk_of_one_worker_stays_with_it(cloud: Emulator, module: Any) -> Non
     source = f"projects/{cloud.project}/zones/{cloud.zone}/disks/scratch"
     scratch = {"sourceDisk": source, "mode": "READ_WRITE", "workerIds": ["1"]}
     ask(cloud, "PATCH", f"{path}?updateMask=data_disks", {"dataDisks": [scratch]})
-    twice(module, "disk", {**DISK, "nodes": ["pair-0"], "mode": "read_only"})
+    twice(module, "disk", {**DISK, "nodes": ["pair-0"], "read_only": True})
     assert scratch in ask(cloud, "GET", path)["dataDisks"]
     assert len(ask(cloud, "GET", path)["dataDisks"]) == 2
 

@@ -70,7 +70,7 @@ class Remote:
 
     def ask(self, fetch: bool = False, **tree: Any) -> str:
         """Return the commit of a tree, or what is said when it cannot be had."""
-        entry = {"name": "code", "owner": "root", "repo": "git@git.example:lab/code.git", **tree}
+        entry = {"name": "code", "user": "root", "repo": "git@git.example:lab/code.git", **tree}
         asked = json.dumps({"tree": entry, "fetch": fetch})
         script = f'mount --bind {self.settings} /etc/ssh/ssh_config.d && exec "$@"'
         words = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", MAIN, asked]
@@ -146,7 +146,7 @@ def test_a_branch_that_was_asked_for_is_a_branch(remote: Remote, tmp_path: Path)
     git(bare, "tag", "v1", "main")
     for version, branch in (("HEAD", "main"), ("main", "main"), ("v1", ""), (remote.commit, "")):
         dest = tmp_path / f"dest-{version}"
-        tree = {"dest": str(dest), "version": version}
+        tree = {"path": str(dest), "version": version}
         (tmp_path / f".dest-{version}.releases").mkdir()
         assert remote.ask(fetch=True, **tree) == remote.commit
         release = tmp_path / f".dest-{version}.releases" / remote.commit[:16]
@@ -162,7 +162,7 @@ def test_what_was_pulled_is_no_change_and_what_was_committed_is_kept(
 ) -> None:
     remote.register()
     (tmp_path / ".dest.releases").mkdir()
-    tree = {"dest": str(tmp_path / "dest"), "version": "main"}
+    tree = {"path": str(tmp_path / "dest"), "version": "main"}
     assert remote.ask(fetch=True, **tree) == remote.commit
     release = tmp_path / ".dest.releases" / remote.commit[:16]
     bare = remote.server.folder / "repositories/lab/code.git"

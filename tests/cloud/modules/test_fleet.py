@@ -80,7 +80,7 @@ def test_what_no_zone_offers_is_foreseen(
     if "zone" in wrong:
         check = module("fleet", fleet(there, allocations="unrestricted"), check=True)
         assert check["plan"][0].endswith(f"in {cloud.zone}: there is none")
-    only_warned = module("fleet", {**wanted, "require": "any"}, check=True)
+    only_warned = module("fleet", {**wanted, "wait_for": "any"}, check=True)
     assert words in only_warned["warned"] + str(only_warned)
     assert only_warned["rc"] == 0
     assert nodes(cloud) == {}
@@ -200,7 +200,7 @@ def test_with_require_any_one_slice_does_not_hold_up_the_others(
     cloud.fault("stock_out", match={"zone": A})
     stuck = {**SPOT, "name": "stuck", "zones": [A]}
     fine = {**SPOT, "name": "fine", "zones": [B]}
-    result = module("fleet", {**fleet(stuck, fine), "wait_timeout": 5, "require": "any"})
+    result = module("fleet", {**fleet(stuck, fine), "wait_timeout": 5, "wait_for": "any"})
     assert result["hosts"] == ["fine"]
     assert "stuck: " in result["warned"]
     assert "no capacity" in result["warned"]

@@ -93,7 +93,7 @@ def run(
     def once(*venvs: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
         variables = {
             "venvs": [
-                {"path": str(tmp_path / "venvs" / venv["name"]), "owner": ME, **venv}
+                {"path": str(tmp_path / "venvs" / venv["name"]), "user": ME, **venv}
                 for venv in venvs
             ],
             "default_python": PYTHON,
@@ -433,7 +433,7 @@ class TestRootStandsApart:
         uv.chmod(0o755)
         path = str(home / "venv")
         wanted = {"name": "a", "packages": ["tool"], "environment": CACHELESS}
-        told = run({**wanted, "owner": "nobody", "path": path}, environment=CACHELESS)
+        told = run({**wanted, "user": "nobody", "path": path}, environment=CACHELESS)
         assert told["failed"] is True
         assert theirs.exists()
         assert list(roots.iterdir()) == []
@@ -443,7 +443,7 @@ class TestRootStandsApart:
         self, run: Run, index: Index, tmp_path: Path, home: Path
     ) -> None:
         same = {"name": "b", "packages": ["tool"], "environment": CACHELESS}
-        wanted = {**same, "name": "a", "owner": "nobody", "path": str(home / "venv")}
+        wanted = {**same, "name": "a", "user": "nobody", "path": str(home / "venv")}
         (asked,) = run(wanted, phase="prepare")["locks"]
         (asked_by_root,) = run(same, phase="prepare")["locks"]
         evil = home / ".venv-0123456789ab"
@@ -485,7 +485,7 @@ class TestRootStandsApart:
         stop = '[ "$1 $(id -un)" != "venv nobody" ] || kill -STOP $$'
         uv.write_text(f'#!/bin/sh\n{stop}\nexec {real} "$@"\n')
         uv.chmod(0o755)
-        wanted = {"name": "a", "packages": [], "owner": "nobody", "path": str(home / "venv")}
+        wanted = {"name": "a", "packages": [], "user": "nobody", "path": str(home / "venv")}
         monkeypatch.setattr(_venv_build, "TOOL_SECONDS", 5.0)
         (why,) = run(wanted, environment=CACHELESS)["delayed"]
         assert "run as nobody: it took longer than its time limit" in why
@@ -621,7 +621,7 @@ def test_an_environment_from_before_0_1_0_is_taken_over(
             "python = '3.99': this host has no Python 3.99, and uv could not provide it. It has "
             f"{PYTHON}",
         ),
-        ({"owner": "nobody-of-this-name"}, "is not a user of this host"),
+        ({"user": "nobody-of-this-name"}, "is not a user of this host"),
         ({"requirements": "/nonexistent/file"}, "is not a file on this host"),
         ({"editable": ["/usr"]}, "is not a project"),
     ],
@@ -637,7 +637,7 @@ def test_check_mode_changes_nothing(run: Run, tmp_path: Path) -> None:
     wanted = {
         "name": "a",
         "packages": ["base==1.0"],
-        "owner": "comes-later",
+        "user": "comes-later",
         "requirements": "/later",
     }
     told = run(wanted, check=True)

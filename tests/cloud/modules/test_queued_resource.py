@@ -147,11 +147,11 @@ def test_boot_disk_of_a_node(cloud: Emulator, module: Any) -> None:
 def test_disk_of_one_worker(cloud: Emulator, module: Any) -> None:
     disks = f"{cloud.url}compute/v1/projects/{cloud.project}/zones/{cloud.zone}/disks"
     assert requests.post(disks, json={"name": "d", "sizeGb": "10"}, timeout=10).ok
-    disk = {"source_disk": "d", "worker_ids": [1]}
+    disk = {"source_disk": "d", "workers": [1]}
     args = {**QUEUED, "name": "n", "accelerator_type": "v4-16", "data_disks": [disk]}
     assert module("tpu_vm", args)["changed"]
     assert not module("tpu_vm", args)["changed"]
-    moved = {**args, "data_disks": [{**disk, "worker_ids": [0]}]}
+    moved = {**args, "data_disks": [{**disk, "workers": [0]}]}
     assert module("tpu_vm", moved)["changed"]
     assert not module("tpu_vm", moved)["changed"]
     node = client_of(cloud).nodes.get(cloud.zone, "n", "v2alpha1")

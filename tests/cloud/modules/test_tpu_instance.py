@@ -105,7 +105,7 @@ EVERYTHING = {
     "metadata": {"note": "two"},
     "tags": ["a"],
     "external_ips": False,
-    "data_disks": [{"source_disk": "data", "mode": "read_only"}],
+    "data_disks": [{"source_disk": "data", "read_only": True}],
 }
 
 
@@ -319,8 +319,8 @@ def test_disks_of_single_workers_are_attached_after_the_slice_is_made(
     disk(cloud, "data")
     disk(cloud, "own")
     disks = [
-        {"source_disk": "data", "mode": "read_only"},
-        {"source_disk": "own", "worker_ids": [3]},
+        {"source_disk": "data", "read_only": True},
+        {"source_disk": "own", "workers": [3]},
     ]
     wanted = {**WIDE, "data_disks": disks}
     assert actions(module("tpu_slice", wanted)) == ["create"]

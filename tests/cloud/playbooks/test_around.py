@@ -35,7 +35,7 @@ FLEET: dict[str, Any] = {
     "fleet_mosh": {"source_ranges": ["203.0.113.0/24"], "target_tags": ["mosh"]},
     "fleet_disks": [
         # It is in the zone of its slices.
-        {"name": "checkpoints", "size_gb": 20, "slices": ["solo-0", "later"], "mode": "read_only"},
+        {"name": "checkpoints", "size_gb": 20, "slices": ["solo-0", "later"], "read_only": True},
         {"name": "spare", "size_gb": 10, "zone": Emulator.zone},
     ],
     "fleet_service_account": {"buckets": [{"name": "lab-data", "access": "write"}]},

@@ -65,8 +65,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [".accelerator_type = 'v2_8': is not a known accelerator type. Did you mean v2-8?"],
     ),
     "tier spelt wrong": (
-        one_slice("m5", tier="preemptable"),
-        [".tier = 'preemptable': is not one of the choices. Did you mean preemptible?"],
+        one_slice("m5", tier="reservd"),
+        [".tier = 'reservd': is not one of the choices. Did you mean reserved?"],
     ),
     "unknown key": (
         one_slice("m6", runtime="tpu-ubuntu2204-base"),
@@ -143,13 +143,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [".slice = 'godo': is not a slice of this fleet file. Did you mean good?"],
     ),
     "disk at a folder of the system": (
-        {"fleet_disk_mounts": [{"name": "m23", "mount": "/etc", "slices": ["good"]}]},
+        {"fleet_disk_mounts": [{"name": "m23", "path": "/etc", "slices": ["good"]}]},
         [".mount = '/etc': is a folder of the system. Use a separate folder"],
     ),
     "secret that is not set": (
         {
             "fleet_secrets": [
-                {"name": "m24", "owner": "matt", "preset": "wandb", "values": {"api_key": UNSET}}
+                {"name": "m24", "user": "matt", "preset": "wandb", "values": {"api_key": UNSET}}
             ]
         },
         ["fleet_secrets[0].values.api_key: is empty. Set the variable, or unlock the vault"],

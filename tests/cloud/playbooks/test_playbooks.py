@@ -31,13 +31,13 @@ def test_a_folder_that_is_not_there_is_told_before_a_slice_costs_money(
         "fleet_slices": [SOLO],
         "fleet_allocations": "unrestricted",
         "fleet_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
-        "fleet_code": [{"name": "digits", "owner": "alice", "folder": "../code"}],
-        "fleet_shells": [{"user": "alice", "dotfiles": {"folder": str(tmp_path / "dots")}}],
+        "fleet_code": [{"name": "digits", "user": "alice", "local_path": "../code"}],
+        "fleet_shells": [{"user": "alice", "dotfiles": {"local_path": str(tmp_path / "dots")}}],
     }
     for words in (["--check"], []):
         out = play("ansible-playbook", "tpu.fleet.provision", *words, fleet=fleet, ok=False)
-        assert f"fleet_code[0].folder = '../code': is not there ({tmp_path}/code)" in out
-        assert "fleet_shells[0].dotfiles.folder = " in out
+        assert f"fleet_code[0].local_path = '../code': is not there ({tmp_path}/code)" in out
+        assert "fleet_shells[0].dotfiles.local_path = " in out
     assert cloud.control("state", method="GET")["nodes"] == []
 
 
@@ -116,7 +116,7 @@ all: {hosts: {here: {ansible_connection: local}}, children: {tpu: {hosts: {here:
 def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("print()\n")
-    tree = {"name": "digits", "owner": "root", "folder": "../code"}
+    tree = {"name": "digits", "user": "root", "local_path": "../code"}
     play(
         "ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing",
         fleet={"fleet_code": [tree]}, hosts=ONE,
@@ -127,7 +127,7 @@ def test_a_limit_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None
 def test_check_mode_takes_the_code_as_it_is_now(play: Play, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     words = ("ansible-playbook", "tpu.fleet.configure", "--limit=here", "--tags=nothing", "--check")
-    fleet = {"fleet_code": [{"name": "digits", "owner": "root", "folder": "../code"}]}
+    fleet = {"fleet_code": [{"name": "digits", "user": "root", "local_path": "../code"}]}
     digests = []
     for text in ("print()", "print(1)"):
         (tmp_path / "code" / "train.py").write_text(text)

@@ -66,7 +66,7 @@ class Publisher:
             "fleet_self_setup": {
                 "server": "10.0.0.9",
                 "export_path": "/volume1/fleet",
-                "folder": str(folder / "share"),
+                "local_path": str(folder / "share"),
             },
             "tpu_vm_name": "pair",
             "tpu_vm_uid": "111",

@@ -51,12 +51,12 @@ FLEET: dict[str, Any] = {
     "fleet_disks": [{"name": "kept", "zone": A, "size_gb": 10}],
     "fleet_slices": [{**one, **SHARES} for one in SLICES],
     "fleet_disk_mounts": [
-        {"name": "kept", "mount": "/mnt/kept", "owner": USER, "slices": ["flex"]},
+        {"name": "kept", "path": "/mnt/kept", "user": USER, "slices": ["flex"]},
     ],
     "fleet_git_identities": [{"user": USER, "name": "Alice", "email": "alice@example.org"}],
     "fleet_shells": [{"user": USER}],
     "fleet_secrets": [
-        {"name": "wandb", "owner": USER, "preset": "wandb", "values": {"api_key": "k" * 40}}
+        {"name": "wandb", "user": USER, "preset": "wandb", "values": {"api_key": "k" * 40}}
     ],
     "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax", "python": PYTHON, "packages": [JAX]}],
     "fleet_code": [CODE],

@@ -41,7 +41,7 @@ FLEET: dict[str, Any] = {
         {"name": "twin", **PAIR, "zone": A, "self_setup": True, "service_account": ACCOUNT},
     ],
     "fleet_disk_mounts": [
-        {"name": "kept", "mount": "/mnt/kept", "owner": "alice", "slices": ["phoenix"]}
+        {"name": "kept", "path": "/mnt/kept", "user": "alice", "slices": ["phoenix"]}
     ],
     "fleet_runs": [
         {

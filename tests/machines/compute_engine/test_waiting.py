@@ -33,7 +33,7 @@ TRAINS: dict[str, Any] = {
     "fleet_slices": [
         {"name": "flex", **FLEX, "zone": A, "data_disks": [{"source_disk": "kept"}], **SHARES}
     ],
-    "fleet_disk_mounts": [{"name": "kept", "mount": "/mnt/kept", "owner": "alice"}],
+    "fleet_disk_mounts": [{"name": "kept", "path": "/mnt/kept", "user": "alice"}],
     "fleet_code": [CODE],
     "fleet_runs": [trainer("flex", ["flex"], SAVED)],
 }

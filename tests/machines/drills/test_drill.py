@@ -36,13 +36,13 @@ FLEET: dict[str, Any] = {
         {"name": PAIR, "accelerator_type": "v4-16", "zone": ZONE},
     ],
     "fleet_disk_mounts": [
-        {"name": "saved", "mount": "/mnt/saved", "owner": "alice", "slices": [HOST]},
+        {"name": "saved", "path": "/mnt/saved", "user": "alice", "slices": [HOST]},
     ],
     "fleet_base_packages": ["sudo", "tzdata", "tmux"],
     "fleet_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
-    "fleet_code": [{"name": "drills", "owner": "root", "folder": "../tests/machines/drills"}],
+    "fleet_code": [{"name": "drills", "user": "root", "local_path": "../tests/machines/drills"}],
     # Far less than a partition lasts.
     "fleet_run_lost_seconds": 10,
     "fleet_runs": [

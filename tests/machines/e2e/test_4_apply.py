@@ -35,12 +35,10 @@ FLEET: dict[str, Any] = {
         {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
     ],
     "fleet_code": [
-        {"name": "digits", "owner": "root", "folder": "../examples/jax"},
-        {"name": "loop", "owner": "root", "folder": "../loop"},
+        {"name": "digits", "user": "root", "local_path": "../examples/jax"},
+        {"name": "loop", "user": "root", "local_path": "../loop"},
     ],
-    "fleet_secrets": [
-        {"name": "keys", "owner": "alice", "variables": {"CANARY": "{{ my_own_canary }}"}}
-    ],
+    "fleet_secrets": [{"name": "keys", "user": "alice", "env": {"CANARY": "{{ my_own_canary }}"}}],
     "my_own_canary": CANARY,
     "fleet_runs": [
         {

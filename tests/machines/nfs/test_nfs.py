@@ -23,7 +23,7 @@ OTHER = {"name": "other", "accelerator_type": "v4-8", "zone": ZONE}
 GRANT = [{"zone": ZONE, "generation": "v4", "tier": "on_demand", "chips": 32}]
 TEAM = {"name": "team", "path": "/mnt/team", "slice": "files", "slices": ["pair"]}
 # Whose programs wait for the server, for as long as it takes.
-SAFE = {**TEAM, "name": "safe", "path": "/mnt/safe", "when_away": "wait"}
+SAFE = {**TEAM, "name": "safe", "path": "/mnt/safe", "on_timeout": "wait"}
 # The other path of the server is one that is mounted before it is exported.
 DATA = {**TEAM, "name": "data", "path": "/mnt/data", "export_path": "/srv/disk/data"}
 PEOPLE = [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}]

@@ -52,19 +52,19 @@ FLEET: dict[str, Any] = {
     "fleet_secrets": [
         {
             "name": "own",
-            "owner": "alice",
-            "login": True,
-            "variables": {"OWN": of_environment("LINES"), "OTHER": of_environment("VARIABLE")},
+            "user": "alice",
+            "in_login_shell": True,
+            "env": {"OWN": of_environment("LINES"), "OTHER": of_environment("VARIABLE")},
             "files": [{"path": "~/.config/own/token", "content": of_environment("FILE")}],
         },
         {
             "name": "wandb",
-            "owner": "alice",
+            "user": "alice",
             "preset": "wandb",
-            "write": ["files", "variables"],
+            "write": ["files", "env"],
             "values": {"api_key": of_environment("PRESET")},
         },
-        {"name": "google", "owner": "root", "google_secrets": {"FROM_GOOGLE": "canary"}},
+        {"name": "google", "user": "root", "google_secrets": {"FROM_GOOGLE": "canary"}},
     ],
     "fleet_git_keys": [
         {
@@ -92,7 +92,7 @@ AWAY = {
     "fleet_venvs": [{"name": "away", "path": "/opt/venvs/away", "packages": ["no-such-package"]}],
     "fleet_index_url": "https://index.invalid/simple",
     "fleet_index_credentials": [
-        {"host": "index.invalid", "username": "robot", "password": of_environment("INDEX")}
+        {"host": "index.invalid", "user": "robot", "password": of_environment("INDEX")}
     ],
     "fleet_build_secret_env": {"UV_SECRET": of_environment("INDEX")},
     "fleet_build_tries": 1,
@@ -273,7 +273,7 @@ def fail_on_purpose(fleet: Fleet, play: Any) -> None:
     # Values of a wrong kind, in the fleet file.
     first, *rest = FLEET["fleet_secrets"]
     for variables in (of_environment("VARIABLE"), {"not a name": of_environment("VARIABLE")}):
-        fleet.declare({**FLEET, "fleet_secrets": [{**first, "variables": variables}, *rest]})
+        fleet.declare({**FLEET, "fleet_secrets": [{**first, "env": variables}, *rest]})
         play("tpu.fleet.configure", "--tags", "env_secrets", ok=False)
     # The same where nothing checks the fleet file: the role alone.
     alone = fleet.folder / "alone.yml"
@@ -283,7 +283,7 @@ def fail_on_purpose(fleet: Fleet, play: Any) -> None:
         for include in ({"ansible.builtin.include_role": {"name": role}} for role in roles)
     ]
     alone.write_text(yaml.safe_dump(plays))
-    wrong: dict[str, Any] = {**FLEET, "fleet_secrets": [{**first, "variables": ENV}, *rest]}
+    wrong: dict[str, Any] = {**FLEET, "fleet_secrets": [{**first, "env": ENV}, *rest]}
     wrong["fleet_secrets"][0]["variables"] = of_environment("VARIABLE")
     wrong["fleet_git_keys"] = [{**FLEET["fleet_git_keys"][0], "source": of_environment("FILE")}]
     wrong["fleet_git_keys"][0]["source"] = "neither"

@@ -82,7 +82,7 @@ chmod 1777 /mnt/data
 
 def test_a_preempted_spot_slice_comes_back_and_its_run_goes_on(fleet: Fleet) -> None:
     """The boot disk is lost with the slice; the checkpoints are on a data disk."""
-    disk = {"source_disk": "checkpoints", "mode": "read_write"}
+    disk = {"source_disk": "checkpoints", "read_only": False}
     train = "python train.py --steps 100000 --checkpoint-every 20 --step-seconds 0.1"
     run = {
         "name": "hunted",
@@ -138,7 +138,7 @@ def test_ctrl_c_in_the_middle_and_taken_up_again(fleet: Fleet) -> None:
 
 
 def test_the_grant_ends_tomorrow_and_then_has_ended(fleet: Fleet) -> None:
-    disk = {"source_disk": "data", "mode": "read_write"}
+    disk = {"source_disk": "data", "read_only": False}
     ends = (now(fleet) + timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
     kept, gone = (
         {**HUNT, "name": "kept", "zones": [A]},

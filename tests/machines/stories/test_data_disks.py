@@ -19,8 +19,8 @@ DISKS = (
 )
 
 
-def declare(fleet: Fleet, *mounted: dict[str, Any], mode: str = "read_write") -> None:
-    attached = [{"source_disk": disk["name"], "mode": mode} for disk in DISKS]
+def declare(fleet: Fleet, *mounted: dict[str, Any], read_only: bool = False) -> None:
+    attached = [{"source_disk": disk["name"], "read_only": read_only} for disk in DISKS]
     fleet.declare(
         {
             **NOTHING,
@@ -48,8 +48,8 @@ def root(fleet: Fleet, script: str) -> str:
 
 
 def test_the_life_of_a_disk(fleet: Fleet) -> None:
-    checkpoints = {"name": "checkpoints", "mount": "/mnt/checkpoints", "owner": "ubuntu"}
-    archive = {"name": "archive", "mount": "/mnt/archive", "read_only": True}
+    checkpoints = {"name": "checkpoints", "path": "/mnt/checkpoints", "user": "ubuntu"}
+    archive = {"name": "archive", "path": "/mnt/archive", "read_only": True}
     declare(fleet, checkpoints)
     fleet.play("tpu.fleet.disks")
     fleet.play("tpu.fleet.provision")

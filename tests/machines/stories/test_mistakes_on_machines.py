@@ -24,7 +24,7 @@ TOKEN = "ghp_the_lab"
 # Seconds; a name that nobody knows was once asked for five times, for 115 s.
 LIMIT = 60
 URL = "git@github.com:lab/code.git"
-TREE = {"name": "code", "owner": "alice", "dest": "/home/alice/code", "repo": URL}
+TREE = {"name": "code", "user": "alice", "path": "/home/alice/code", "repo": URL}
 VENV = {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
 ALICE = {"name": "alice", "uid": 2001}
 GOOD: dict[str, Any] = {

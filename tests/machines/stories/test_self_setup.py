@@ -69,11 +69,9 @@ FLEET: dict[str, Any] = {
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
     ],
     "fleet_disk_mounts": [
-        {"name": "kept", "mount": "/mnt/kept", "owner": "alice", "slices": ["phoenix"]}
+        {"name": "kept", "path": "/mnt/kept", "user": "alice", "slices": ["phoenix"]}
     ],
-    "fleet_secrets": [
-        {"name": "keys", "owner": "alice", "variables": {"CANARY": "{{ my_own_canary }}"}}
-    ],
+    "fleet_secrets": [{"name": "keys", "user": "alice", "env": {"CANARY": "{{ my_own_canary }}"}}],
     "my_own_canary": CANARY,
     "fleet_venvs": [
         {
@@ -84,7 +82,7 @@ FLEET: dict[str, Any] = {
             "slices": ["phoenix"],
         }
     ],
-    "fleet_code": [{"name": "digits", "owner": "root", "folder": "../examples/jax"}],
+    "fleet_code": [{"name": "digits", "user": "root", "local_path": "../examples/jax"}],
     "fleet_runs": [
         {
             "name": "count",

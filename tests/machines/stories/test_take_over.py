@@ -36,8 +36,10 @@ FLEET: dict[str, Any] = {
     "fleet_venvs": [
         {"name": "tools", "path": "/opt/venvs/tools", "python": "3.11", "packages": ["idna"]}
     ],
-    "fleet_code": [{"name": "digits", "owner": "root", "folder": str(ROOT / "examples" / "jax")}],
-    "fleet_secrets": [{"name": "keys", "owner": "alice", "variables": {"ONE": "secret"}}],
+    "fleet_code": [
+        {"name": "digits", "user": "root", "local_path": str(ROOT / "examples" / "jax")}
+    ],
+    "fleet_secrets": [{"name": "keys", "user": "alice", "env": {"ONE": "secret"}}],
     "fleet_runs": [
         {
             "name": "long",
@@ -49,6 +51,14 @@ FLEET: dict[str, Any] = {
             "command": "sleep 100000",
         }
     ],
+}
+
+# Entries in the words of that version.
+EARLIER_WORDS: dict[str, Any] = {
+    "code_checkout_trees": [
+        {"name": "digits", "owner": "root", "folder": str(ROOT / "examples" / "jax")}
+    ],
+    "env_secrets_sets": [{"name": "keys", "owner": "alice", "variables": {"ONE": "secret"}}],
 }
 
 
@@ -82,7 +92,7 @@ def elders(earlier: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.parametrize("apply", ["push", "host"])
 def test_its_machines_and_runs_are_taken_over(elders: Fleet, earlier: Path, apply: str) -> None:
     fleet = elders
-    fleet.declare({**as_it_was(FLEET), "fleet_apply": apply})
+    fleet.declare({**as_it_was(FLEET), **EARLIER_WORDS, "fleet_apply": apply})
     done = subprocess.run(
         ["ansible-playbook", "site.yml"],
         cwd=earlier,

@@ -190,9 +190,9 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
         "fleet_secrets": [
             {
                 "name": "hers",
-                "owner": "mallory",
-                "login": True,
-                "variables": {"TOKEN": "token-of-mallory"},
+                "user": "mallory",
+                "in_login_shell": True,
+                "env": {"TOKEN": "token-of-mallory"},
                 "files": [{"path": "~/.tool/key", "content": "key-of-mallory"}],
                 "google_secrets": {"FROM_GOOGLE": "hers"},
             }
@@ -201,24 +201,24 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
             {
                 "user": "mallory",
                 "ohmyzsh": False,
-                "dotfiles": {"folder": write_files(folder / "dotfiles", DOTFILES)},
+                "dotfiles": {"local_path": write_files(folder / "dotfiles", DOTFILES)},
             }
         ],
         "fleet_code": [
             {
                 "name": "hers",
-                "owner": "mallory",
-                "dest": f"{HOME}/tree",
-                "folder": tree,
+                "user": "mallory",
+                "path": f"{HOME}/tree",
+                "local_path": tree,
             },
-            {"name": "carols", "owner": "carol", "dest": "/home/carol/tree", "folder": tree},
+            {"name": "carols", "user": "carol", "path": "/home/carol/tree", "local_path": tree},
         ],
         "fleet_compile_bytecode": False,
         "fleet_venvs": [
             {
                 "name": "hers",
                 "path": f"{HOME}/venv",
-                "owner": "mallory",
+                "user": "mallory",
                 "python": "3.11",
                 "requirements": "hers/requirements.txt",
                 "editable": ["hers"],
@@ -227,7 +227,7 @@ def declared(folder: Path, apply: str) -> dict[str, Any]:
             {
                 "name": "carols",
                 "path": "/home/carol/venv",
-                "owner": "carol",
+                "user": "carol",
                 "python": "3.11",
                 "requirements": "carols/requirements.txt",
                 "editable": ["carols"],

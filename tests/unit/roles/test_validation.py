@@ -19,7 +19,7 @@ HEAD = {
     "ray_cluster_user": "ray",
     "ray_cluster_head_address": "10.0.0.2",
 }
-DISK = {"name": "d", "mount": "/mnt/d"}
+DISK = {"name": "d", "path": "/mnt/d"}
 KEY = {"name": "k", "users": ["alice"]}
 VENV = {"name": "jax", "path": "/opt/venvs/jax"}
 NOTEBOOK = {"name": "n", "user": "alice", "port": 8888}
@@ -60,7 +60,7 @@ def test_defaults_have_no_problems(role: str) -> None:
         ("ray_cluster", HEAD),
         # What only the rest of the fleet file could tell is left to it.
         ("training_run", {"training_run_runs": [{**RUN, "code": "tree", "secrets": ["set"]}]}),
-        ("python_env", {"python_env_venvs": [{**VENV, "owner": "bob", "editable": ["tree"]}]}),
+        ("python_env", {"python_env_venvs": [{**VENV, "user": "bob", "editable": ["tree"]}]}),
         ("notebook_server", {"notebook_server_notebooks": [{**NOTEBOOK, "slices": ["any"]}]}),
         (
             "notebook_server",

@@ -114,15 +114,15 @@ FLEET: dict[str, Any] = {
         },
     ],
     "fleet_disk_mounts": [
-        {"name": "saved", "mount": "/mnt/saved", "owner": USER, "slices": [SOLO]},
+        {"name": "saved", "path": "/mnt/saved", "user": USER, "slices": [SOLO]},
     ],
     "fleet_base_packages": ["sudo", "tzdata", "tmux"],
     "fleet_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
     "fleet_code": [
         {
             "name": "chaos",
-            "owner": "root",
-            "folder": "../tests/worlds/chaos/on_machine",
+            "user": "root",
+            "local_path": "../tests/worlds/chaos/on_machine",
             "slices": [SOLO, QUAD],
         },
     ],

@@ -35,7 +35,7 @@ COMPUTE_TIERS = ["on_demand", "spot", "spot", "flex_start", "flex_start"]
 ZONES = sorted({zone for zones, _types in FAMILIES.values() for zone in zones})
 RUNTIMES = {"v5e": "v2-alpha-tpuv5-lite", "v6e": "v2-alpha-tpuv6e"}
 NAMES = ["s0", "s1", "s2", "s3", "s4"]
-TIERS = ["on_demand", "spot", "spot", "preemptible"]
+TIERS = ["on_demand", "spot", "spot", "spot"]
 HOWS = ["direct", "direct", "queued", "race"]
 SECONDS = st.sampled_from([20, 120, 900, 3600, 14400])
 
@@ -60,8 +60,6 @@ def slices(draw: st.DrawFn, name: str) -> dict[str, Any]:
         entry["accelerator_types"] = kinds
     entry["zones"] = places
     how = draw(st.sampled_from(HOWS))
-    if how != "direct" and entry["tier"] == "preemptible":
-        entry["tier"] = "spot"
     if how == "queued":
         entry["queued"] = True
         entry["valid_for"] = draw(st.sampled_from([None, "10m", "2h"]))
@@ -409,7 +407,7 @@ class Neighbour:
         kept = {k: v for k, v in model.items() if k.startswith(_OF_PLACES)}
         entry = {**kept, "name": f"n{self.which}"}
         on_engine = COMPUTE in (entry.get("api"), "machine_type" in entry and COMPUTE)
-        if self.queued and entry["tier"] != "preemptible" and not on_engine:
+        if self.queued and not on_engine:
             entry["queued"] = True
         return {"slices": [entry], "allocations": ours["allocations"], "owner": NEIGHBOUR}
 

@@ -49,13 +49,13 @@ class Mounter:
 
     def ids(self, entry: dict[str, Any]) -> tuple[int, int]:
         """Return uid and gid of a mount."""
-        owner, group = entry["owner"] or "root", entry["group"]
+        owner, group = entry["user"] or "root", entry["group"]
         try:
             own = pwd.getpwuid(int(owner)) if owner.isdigit() else pwd.getpwnam(owner)
             uid, gid = own.pw_uid, own.pw_gid
         except KeyError:
             if not owner.isdigit() and not self.check:
-                self.fail(entry, f"owner = {owner!r} is not a user of this host")
+                self.fail(entry, f"user = {owner!r} is not a user of this host")
             uid = gid = int(owner) if owner.isdigit() else 0
         if group:
             try:

@@ -57,11 +57,11 @@ def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
         if isinstance(value, str) and re.search(r"[,\s]", value):
             remedy = "Remove it: commas and blanks separate mount options"
             problems.append(Problem(f"{field}.{key}", value, "has a comma or a blank", remedy))
-    for key in ("file_mode", "dir_mode"):
+    for key in ("file_permissions", "dir_permissions"):
         mode = entry.get(key)
         if mode is not None and not (isinstance(mode, str) and MODE.fullmatch(mode)):
-            remedy = 'Write it in quotes: "0664"'
-            problems.append(Problem(f"{field}.{key}", mode, "is not a mode", remedy))
+            remedy = 'Write them in quotes: "0664"'
+            problems.append(Problem(f"{field}.{key}", mode, "are not permissions", remedy))
     size = entry.get("cache_mb")
     if isinstance(size, int) and size < -1:
         remedy = "Use -1 for no limit"

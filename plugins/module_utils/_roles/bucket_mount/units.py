@@ -61,8 +61,8 @@ def mount_options(entry: Mapping[str, Any], uid: int, gid: int) -> str:
         "allow_other": "",
         "uid": str(uid),
         "gid": str(gid),
-        "file_mode": str(entry.get("file_mode") or "664").lstrip("0") or "0",
-        "dir_mode": str(entry.get("dir_mode") or "775").lstrip("0") or "0",
+        "file_mode": str(entry.get("file_permissions") or "664").lstrip("0") or "0",
+        "dir_mode": str(entry.get("dir_permissions") or "775").lstrip("0") or "0",
     }
     if entry.get("implicit_dirs", True):
         options["implicit_dirs"] = ""

@@ -260,7 +260,12 @@ class Apply:
             record = json.loads(read_text(path) or "{}")
             if record.get("name") in declared or not record.get("owner"):
                 continue
-            entry = {key: record.get(key) for key in ("name", "owner", "dest", "repo")}
+            entry = {
+                "name": record.get("name"),
+                "user": record.get("owner"),
+                "path": record.get("dest"),
+                "repo": record.get("repo"),
+            }
             found.append(rules.tree_of(entry))
             if record.get("declared"):
                 self.after.append(f"{record['name']} is no longer declared\n")

@@ -63,8 +63,8 @@ def tree_of(entry: Mapping[str, Any]) -> Tree:
     """Return the tree for a declaration."""
     return Tree(
         name=str(entry["name"]),
-        owner=str(entry["owner"]),
-        dest=posixpath.normpath(str(entry.get("dest") or f"{ROOT}/{entry['name']}")),
+        owner=str(entry["user"]),
+        dest=posixpath.normpath(str(entry.get("path") or f"{ROOT}/{entry['name']}")),
         repo=str(entry.get("repo") or ""),
         version=str(entry.get("version") or "HEAD"),
         submodules=entry.get("submodules") is not False,
@@ -79,13 +79,13 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     name = str(entry.get("name") or "")
     if not ENTRY_NAME.fullmatch(name):
         found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
-    dest = entry.get("dest")
-    if dest and (not str(dest).startswith("/") or ".." in str(dest).split("/") or dest == "/"):
-        found.append(("dest", "is not a whole path", "Begin it with /, without .."))
-    repo, folder = entry.get("repo"), entry.get("folder")
-    if bool(repo) == bool(folder):
-        message = "has both repo and folder" if repo else "has neither repo nor folder"
-        remedy = "Set repo (and version) for git, or folder for a copy of a local folder"
+    path = entry.get("path")
+    if path and (not str(path).startswith("/") or ".." in str(path).split("/") or path == "/"):
+        found.append(("path", "is not a whole path", "Begin it with /, without .."))
+    repo, local = entry.get("repo"), entry.get("local_path")
+    if bool(repo) == bool(local):
+        message = "has both repo and local_path" if repo else "has neither repo nor local_path"
+        remedy = "Set repo (and version) for git, or local_path for a copy of a local folder"
         found.append(("", message, remedy))
     if repo and (wrong := address.problem_of(str(repo))):
         found.append(("repo", *wrong))

@@ -17,16 +17,16 @@ _HERE = "fleet_code"
 def check_code_checkout(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared code trees."""
     problems = duplicates(data, _HERE, "name", "Give each tree its own name")
-    problems += duplicates(data, _HERE, "dest", "Give each tree its own path")
+    problems += duplicates(data, _HERE, "path", "Give each tree its own path")
     for field, entry in entries(data, _HERE):
-        problems += known_user(data, field, entry, "owner")
+        problems += known_user(data, field, entry, "user")
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         for key, message, remedy in problems_of(entry):
             # The value of repo may have a password, so it is not shown.
             value = entry.get(key or "name") if key != "repo" else None
             problems.append(Problem(f"{field}.{key}" if key else field, value, message, remedy))
-        if entry.get("folder"):
+        if entry.get("local_path"):
             for key in ("version", "submodules", "lfs"):
                 if entry.get(key):
                     remedy = "Remove it, because a copied folder has no such thing"

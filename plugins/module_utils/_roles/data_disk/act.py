@@ -84,30 +84,28 @@ class Host:
         disk, device = self.disks[step.disk], self.seen.devices[step.disk]
         options = ",".join(mount_options(disk, device, step.argument))
         remedy = f"Check it with: fsck -n {device.path}; dmesg | tail"
-        self.run(
-            "mount", "-t", step.argument, "-o", options, device.path, disk.mount, remedy=remedy
-        )
+        self.run("mount", "-t", step.argument, "-o", options, device.path, disk.path, remedy=remedy)
 
     def _remount(self, step: Step) -> None:
         disk, device = self.disks[step.disk], self.seen.devices[step.disk]
         options = ",".join(["remount", *mount_options(disk, device, step.argument)])
         self.run(
-            "mount", "-o", options, disk.mount,
-            remedy=f"{self._in_use(disk.mount)}Run this again when no process writes there",
+            "mount", "-o", options, disk.path,
+            remedy=f"{self._in_use(disk.path)}Run this again when no process writes there",
         )  # fmt: skip
 
     def _own(self, step: Step) -> None:
         disk = self.disks[step.disk]
         try:
-            owner = pwd.getpwnam(disk.owner)
+            owner = pwd.getpwnam(disk.user)
             group = grp.getgrnam(disk.group).gr_gid if disk.group else owner.pw_gid
         except KeyError as error:
             raise Failed(
-                f"the owner {disk.owner!r} or group {disk.group!r} is not known on this host. "
+                f"the user {disk.user!r} or group {disk.group!r} is not known on this host. "
                 "Declare it in fleet_users or fleet_groups"
             ) from error
         try:
-            give_folder(disk.mount, owner.pw_uid, group, int(disk.mode, 8))
+            give_folder(disk.path, owner.pw_uid, group, int(disk.permissions, 8))
         except UserError as error:
             raise Failed(f"{error}. Mount {disk.name} where only root can write") from None
         self.note(disk.name, making=None)
@@ -115,15 +113,15 @@ class Host:
     def _grow(self, step: Step) -> None:
         disk, device = self.disks[step.disk], self.seen.devices[step.disk]
         if step.argument == "xfs":
-            self.run("xfs_growfs", disk.mount)
+            self.run("xfs_growfs", disk.path)
             return
         code, _out, err = self.command(["resize2fs", device.path])
         if code == 0:
             return
         # Without CAP_SYS_RESOURCE, as in containers, the kernel grows only unmounted file systems:
         # x-systemd.growfs fails there. Nor does it say whether there is something to grow.
-        remedy = f"{self._in_use(disk.mount)}It cannot grow while it is mounted: {err.strip()}"
-        self.run("umount", disk.mount, remedy=remedy)
+        remedy = f"{self._in_use(disk.path)}It cannot grow while it is mounted: {err.strip()}"
+        self.run("umount", disk.path, remedy=remedy)
         try:
             self.run("e2fsck", "-f", "-p", device.path)
             self.run("resize2fs", device.path)

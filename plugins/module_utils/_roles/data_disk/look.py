@@ -142,10 +142,10 @@ def places_of_others(wanted: list[Wanted]) -> list[str]:
     found = []
     for disk in wanted:
         try:
-            refuse_foreign(Path(disk.mount).parent)
+            refuse_foreign(Path(disk.path).parent)
         except UserError as error:
             found.append(
-                f"fleet_disk_mounts: disk {disk.name!r}: mount = {disk.mount!r}: {error}. Nothing "
+                f"fleet_disk_mounts: disk {disk.name!r}: path = {disk.path!r}: {error}. Nothing "
                 "was changed. Mount it in a folder that only root can write, such as /data."
             )
     return found
@@ -218,7 +218,7 @@ def look(run: Run, wanted: list[Wanted], attached: list[dict[str, Any]], timeout
         devices=devices,
         mounts=mounts,
         fstab=lines,
-        folders={disk.mount: folder_at(disk.mount) for disk in wanted},
+        folders={disk.path: folder_at(disk.path) for disk in wanted},
         notes=notes if isinstance(notes, dict) else {},
         attached=links(),
     )

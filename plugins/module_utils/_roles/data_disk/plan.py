@@ -44,13 +44,13 @@ class Wanted:
     """A declared disk."""
 
     name: str
-    mount: str
+    path: str
     device: str | None = None
     filesystem: str = "ext4"
     read_only: bool = False
-    owner: str = "root"
+    user: str = "root"
     group: str | None = None
-    mode: str = "0755"
+    permissions: str = "0755"
     options: tuple[str, ...] = ()
     adopt: bool = False
 
@@ -236,7 +236,7 @@ def fstab_line(wanted: Wanted, device: Device, kind: str, identity: str) -> str:
     options.append(f"{OURS}{wanted.name}")
     # A read-only file system is not checked, and xfs has no check at boot.
     check = "2" if kind.startswith("ext") and not wanted.read_only else "0"
-    return f"UUID={identity} {wanted.mount} {kind} {','.join(options)} 0 {check}"
+    return f"UUID={identity} {wanted.path} {kind} {','.join(options)} 0 {check}"
 
 
 def mount_options(wanted: Wanted, device: Device, kind: str) -> list[str]:
@@ -263,18 +263,20 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
         where = f"fleet_disk_mounts: disk {disk.name!r}"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", disk.name):
             found.append(f"{where}: is not a name for a disk. Use letters, digits, dash and dot.")
-        if not PATH.fullmatch(disk.mount) or "/../" in f"{disk.mount}/":
+        if not PATH.fullmatch(disk.path) or "/../" in f"{disk.path}/":
             found.append(
-                f"{where}: mount = {disk.mount!r} is not the whole path of a folder. "
+                f"{where}: path = {disk.path!r} is not the whole path of a folder. "
                 "Begin it with / and use no blanks."
             )
-        elif disk.mount in FOLDERS_OF_THE_SYSTEM:
+        elif disk.path in FOLDERS_OF_THE_SYSTEM:
             found.append(
-                f"{where}: mount = {disk.mount!r} is a folder of the system. "
+                f"{where}: path = {disk.path!r} is a folder of the system. "
                 f"Use a separate folder, for example /mnt/{disk.name}."
             )
-        if not MODE.fullmatch(disk.mode):
-            found.append(f"{where}: mode = {disk.mode!r} is not a mode. Write it as '0755'.")
+        if not MODE.fullmatch(disk.permissions):
+            found.append(
+                f"{where}: permissions = {disk.permissions!r} are not permissions. Write '0755'."
+            )
         for option in disk.options:
             if option in UNDONE_BY:
                 found.append(f"{where}: {option!r} {REFUSED}.")
@@ -282,7 +284,7 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
                 found.append(f"{where}: {option!r} is not a mount option. Write one per entry.")
     for key, values in (
         ("name", [disk.name for disk in disks]),
-        ("mount", [disk.mount for disk in disks]),
+        ("path", [disk.path for disk in disks]),
     ):
         for value in sorted({value for value in values if values.count(value) > 1}):
             found.append(
@@ -399,33 +401,33 @@ def _mounts_of(device: Device, seen: Seen) -> list[Mount]:
 def _at_the_mount_point(disk: Wanted, device: Device, seen: Seen) -> str | None:
     """Return why the disk cannot be mounted at its mount point, or None."""
     for line in seen.fstab:
-        if line.target == disk.mount and line.disk is None:
+        if line.target == disk.path and line.disk is None:
             return (
-                f"/etc/fstab has another line for {disk.mount}: {' '.join(line.text.split())}. "
+                f"/etc/fstab has another line for {disk.path}: {' '.join(line.text.split())}. "
                 "Remove it, or choose another folder."
             )
-    over = [mount for mount in seen.mounts if mount.target == disk.mount]
+    over = [mount for mount in seen.mounts if mount.target == disk.path]
     if over:
-        going = any(line.disk and line.target == disk.mount for line in seen.fstab)
+        going = any(line.disk and line.target == disk.path for line in seen.fstab)
         if over[-1].number != device.number and not going:
             return (
-                f"Something else is mounted at {disk.mount} (device {over[-1].number}, "
+                f"Something else is mounted at {disk.path} (device {over[-1].number}, "
                 f"{over[-1].type}). Unmount it, or choose another folder."
             )
         return None
-    folder = seen.folders.get(disk.mount, Folder())
+    folder = seen.folders.get(disk.path, Folder())
     if folder.kind not in ("absent", "folder"):
-        return f"{disk.mount} is a {folder.kind}. Move it away, or choose another folder."
+        return f"{disk.path} is a {folder.kind}. Move it away, or choose another folder."
     if not folder.empty:
         return (
-            f"{disk.mount} has files, which the mounted disk would hide. Move them away, or "
+            f"{disk.path} has files, which the mounted disk would hide. Move them away, or "
             "choose another folder."
         )
     return None
 
 
 def _plan_removals(wanted: Sequence[Wanted], seen: Seen, result: Plan) -> None:
-    places = {disk.name: disk.mount for disk in wanted}
+    places = {disk.name: disk.path for disk in wanted}
     for line in seen.fstab:
         if line.disk is None or places.get(line.disk) == line.target:
             continue
@@ -452,20 +454,23 @@ def _plan_disk(disk: Wanted, device: Device, seen: Seen, result: Plan) -> None:
     result.lines.append(line)
     if fresh:
         step("format", f"make {kind} on {device.path} for {disk.name}", kind)
-    here = [mount for mount in _mounts_of(device, seen) if mount.target == disk.mount]
-    if not here and seen.folders.get(disk.mount, Folder()).kind == "absent":
-        step("mkdir", f"create the folder {disk.mount}", disk.mount)
+    here = [mount for mount in _mounts_of(device, seen) if mount.target == disk.path]
+    if not here and seen.folders.get(disk.path, Folder()).kind == "absent":
+        step("mkdir", f"create the folder {disk.path}", disk.path)
     old = [entry for entry in seen.fstab if entry.disk == disk.name]
     stale = [entry.text.split() for entry in old] != [line.split()]
     if stale:
         step("fstab", f"write {disk.name} into /etc/fstab", line)
     if not here:
-        step("mount", f"mount {disk.name} at {disk.mount}", kind)
+        step("mount", f"mount {disk.name} at {disk.path}", kind)
     elif here[-1].read_only != disk.read_only or not here[-1].guarded or (stale and old):
         step("remount", f"mount {disk.name} again with other options", kind)
     if fresh or seen.notes.get(disk.name, {}).get("making"):
-        group = disk.group or f"{disk.owner}'s"
-        step("own", f"give {disk.mount} to {disk.owner} (group {group}, mode {disk.mode})")
+        group = disk.group or f"{disk.user}'s"
+        step(
+            "own",
+            f"give {disk.path} to {disk.user} (group {group}, permissions {disk.permissions})",
+        )
     size = device.filesystem_size
     can = kind in GROWS and not disk.read_only and not fresh and size is not None
     if can and size is not None and device.size - size >= SLACK:

@@ -21,10 +21,15 @@ def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
     seen: dict[tuple[str, str], list[tuple[str, set[str], set[Any]]]] = {}
     for field, entry in entries(data, _HERE):
         problems += _check_place(field, entry)
-        mode = text_of(entry, "mode")
+        mode = text_of(entry, "permissions")
         if mode and not MODE.fullmatch(mode):
             problems.append(
-                Problem(f"{field}.mode", mode, "is not a mode", "Write it in quotes: '0755'")
+                Problem(
+                    f"{field}.permissions",
+                    mode,
+                    "are not permissions",
+                    "Write them in quotes: '0755'",
+                )
             )
         for index, option in texts_of(entry, "options"):
             if option in UNDONE_BY:
@@ -39,14 +44,14 @@ def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
         if device and device.startswith("/") and not device.startswith("/dev/"):
             remedy = "Use a path below /dev, or a name in /dev/disk/by-id"
             problems.append(Problem(f"{field}.device", device, "is not a device", remedy))
-        problems += known_user(data, field, entry, "owner")
+        problems += known_user(data, field, entry, "user")
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         problems += _check_writers(data, field, entry)
         slices = {name for _index, name in texts_of(entry, "slices")}
         numbers = entry.get("workers")
         workers = set(numbers) if isinstance(numbers, list) else set()
-        for key in ("name", "mount"):
+        for key in ("name", "path"):
             value = text_of(entry, key)
             if value is None:
                 continue
@@ -63,15 +68,15 @@ def check_data_disk(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_place(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    mount = text_of(entry, "mount")
-    if mount is None:
+    path = text_of(entry, "path")
+    if path is None:
         return []
-    if not PATH.fullmatch(mount) or "/../" in f"{mount}/":
+    if not PATH.fullmatch(path) or "/../" in f"{path}/":
         remedy = "Begin it with /, without blanks and without a slash at the end"
-        return [Problem(f"{field}.mount", mount, "is not the whole path of a folder", remedy)]
-    if mount in FOLDERS_OF_THE_SYSTEM:
+        return [Problem(f"{field}.path", path, "is not the whole path of a folder", remedy)]
+    if path in FOLDERS_OF_THE_SYSTEM:
         remedy = f"Use a separate folder, for example /mnt/{entry.get('name')}"
-        return [Problem(f"{field}.mount", mount, "is a folder of the system", remedy)]
+        return [Problem(f"{field}.path", path, "is a folder of the system", remedy)]
     return []
 
 
@@ -79,11 +84,11 @@ def _check_writers(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]
     """Return a problem if the disk would be written to, but is attached read-only."""
     name = text_of(entry, "name")
     shared = any(
-        disk.get("name") == name and disk.get("mode") == "read_only"
+        disk.get("name") == name and disk.get("read_only") is True
         for _field, disk in entries(data, "fleet_disks")
     )
     if not shared or entry.get("read_only") is True:
         return []
-    remedy = "Set read_only: true, or attach it with mode: read_write to one slice"
-    message = "is not read_only, but fleet_disks attaches this disk with mode: read_only"
+    remedy = "Set read_only: true, or attach it with read_only: false to one slice"
+    message = "is not read_only, but fleet_disks attaches this disk with read_only: true"
     return [Problem(f"{field}.read_only", entry.get("read_only"), message, remedy)]

@@ -95,14 +95,14 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if not ENTRY_NAME.fullmatch(str(entry.get("name") or "")):
         found.append(("name", "is not a name", "Use letters, digits, dash and underscore"))
     found += _preset_problems(entry)
-    sources = [entry.get("variables"), entry.get("google_secrets")]
-    for key, names in zip(("variables", "google_secrets"), sources, strict=True):
+    sources = [entry.get("env"), entry.get("google_secrets")]
+    for key, names in zip(("env", "google_secrets"), sources, strict=True):
         for name, value in _pairs(names):
             if not VARIABLE_NAME.fullmatch(name):
                 message = "is not the name of an environment variable"
                 remedy = "Use letters, digits and _, without a digit first"
                 found.append((f"{key}.{name}", message, remedy))
-            if key == "variables":
+            if key == "env":
                 found += [(f"{key}.{name}", *wrong) for wrong in _value_problems(value)]
             elif not GOOGLE.fullmatch(str(value)):
                 message = "is not the name of a secret"
@@ -110,8 +110,7 @@ def problems_of(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
                 found.append((f"{key}.{name}", message, remedy))
     twice = set(_names(sources[0])) & set(_names(sources[1]))
     found += [
-        (f"google_secrets.{name}", "is also in variables", "Declare it once")
-        for name in sorted(twice)
+        (f"google_secrets.{name}", "is also in env", "Declare it once") for name in sorted(twice)
     ]
     paths: set[str] = set()
     for index, item in enumerate(_dicts(entry.get("files"))):
@@ -182,21 +181,21 @@ def resolve(entry: Mapping[str, Any], project: str) -> SecretSet:
     preset = PRESETS.get(str(entry.get("preset") or ""))
     if preset is not None:
         values = {name: str(value) for name, value in _pairs(entry.get("values"))}
-        ways = entry.get("write") or ["variables"]
-        if "variables" in ways:
+        ways = entry.get("write") or ["env"]
+        if "env" in ways:
             variables.update({preset.variables[name]: value for name, value in values.items()})
         if "files" in ways and all(name in values for name in preset.required):
             files[preset.path] = preset.content(values)
-    variables.update({name: str(value) for name, value in _pairs(entry.get("variables"))})
+    variables.update({name: str(value) for name, value in _pairs(entry.get("env"))})
     files.update({str(i["path"]): str(i["content"]) for i in _dicts(entry.get("files"))})
     google = {n: full_name(str(v), project) for n, v in _pairs(entry.get("google_secrets"))}
     return SecretSet(
         name=str(entry["name"]),
-        owner=str(entry.get("owner") or "root"),
+        owner=str(entry.get("user") or "root"),
         variables=variables,
         files=files,
         google=google,
-        login=bool(entry.get("login")),
+        login=bool(entry.get("in_login_shell")),
     )
 
 

@@ -21,7 +21,7 @@ def check_env_secrets(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared sets of secrets."""
     problems = duplicates(data, _HERE, "name", "Give each set its own name")
     for field, entry in entries(data, _HERE):
-        problems += known_user(data, field, entry, "owner")
+        problems += known_user(data, field, entry, "user")
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         for key, message, remedy in problems_of(entry):
@@ -45,13 +45,13 @@ def check_uses(
 ) -> list[Problem]:
     """Return the problems of the sets that a run or a service names."""
     problems = []
-    owners = {one.get("name"): one.get("owner") or "root" for _field, one in entries(data, _HERE)}
+    owners = {one.get("name"): one.get("user") or "root" for _field, one in entries(data, _HERE)}
     for index, name in texts_of(entry, "secrets"):
         where = f"{field}.secrets[{index}]"
         found = known(data, where, name, "set of secrets", _HERE)
         if not found and user and owners.get(name, "root") not in ("root", user, UNREADABLE):
             message = f"belongs to {owners[name]}, not to {user}"
-            remedy = "Declare a separate set for this user, or make root the owner"
+            remedy = "Declare a separate set for this user, or give this one to user: root"
             found = [Problem(where, name, message, remedy)]
         problems += found
     return problems

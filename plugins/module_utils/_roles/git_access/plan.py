@@ -69,7 +69,7 @@ def all_hosts(declared: Iterable[Mapping[str, Any]]) -> dict[str, GitHost]:
             tuple(" ".join(key.split()[:2]) for key in entry["keys"]),
             entry.get("hostname") or "",
             int(entry.get("port") or 22),
-            entry.get("login") or "git",
+            entry.get("user") or "git",
         )
     return hosts
 

@@ -85,11 +85,11 @@ class Settings:
             self.act("locale-gen")
         self.write(DEFAULT_LOCALE, rules.with_lang(read_text(DEFAULT_LOCALE) or "", wanted))
 
-    def tcmalloc(self, wanted: str) -> None:
+    def tcmalloc(self, wanted: bool) -> None:
         """Remove tcmalloc from the environment of logins, or put it back."""
         text = read_text(ENVIRONMENT)
         if text is not None:
-            change = rules.without_tcmalloc if wanted == "absent" else rules.with_tcmalloc
+            change = rules.with_tcmalloc if wanted else rules.without_tcmalloc
             after = change(text)
             if after.split("\n") != text.split("\n") and after.rstrip("\n") != text.rstrip("\n"):
                 self.write(ENVIRONMENT, after)

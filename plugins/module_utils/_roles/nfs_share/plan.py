@@ -102,7 +102,11 @@ def problems_of(share: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         "path": (PATH, "is not a folder", "Write an absolute path without spaces, not / itself"),
         "export_path": (PATH, "is not a folder", "Write an absolute path without spaces, not /"),
         "server": (SERVER, "is not an address", "Write an IP address or a host name"),
-        "mode": (MODE, "are not permissions", 'Write them in octal and in quotes, like "1777"'),
+        "permissions": (
+            MODE,
+            "are not permissions",
+            'Write them in octal and in quotes, like "1777"',
+        ),
     }
     for key, (rule, message, remedy) in rules.items():
         value = share.get(key)
@@ -143,8 +147,8 @@ def plan(
                 and (host["slice"], host["worker"]) != (slice_name, worker)
                 and _wanted(share, host["slice"], host.get("zone", ""), me.zone)
             }
-            owner, group = share.get("owner") or "root", share.get("group") or "root"
-            mode = share.get("mode") or "1777"
+            owner, group = share.get("user") or "root", share.get("group") or "root"
+            mode = share.get("permissions") or "1777"
             exports.append(
                 Export(
                     share["name"], folder, path, read_only, owner, group, mode,
@@ -159,7 +163,7 @@ def plan(
         if not address:
             kept[path] = f"{slice_name} has no worker {worker} with an address now"
             continue
-        waits = share.get("when_away") == "wait"
+        waits = share.get("on_timeout") == "wait"
         mounts.append(Mount(share["name"], address, folder, path, read_only, waits))
     return Plan(tuple(exports), tuple(mounts), kept)
 

@@ -55,7 +55,7 @@ def check_nfs_share(data: Mapping[str, Any]) -> list[Problem]:
             problems += known(data, f"{field}.slice", exporter, "slice", "fleet_slices")
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
-        problems += known_user(data, field, entry, "owner")
+        problems += known_user(data, field, entry, "user")
         if exporter:
             problems += _about_its_end(data, entry, exporter)
     return problems + at_least(data, _LEAST)

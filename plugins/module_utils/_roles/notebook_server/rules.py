@@ -28,7 +28,7 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the declared notebooks."""
     problems = check_service_entries(data, "fleet_notebooks") + own_venv(data, "notebook_server")
     for field, entry in entries(data, "fleet_notebooks"):
-        problems += absolute(field, entry, "folder")
+        problems += absolute(field, entry, "path")
         name = text_of(entry, "name")
         if name and len(name) > _LONGEST_NAME:
             message = f"is longer than {_LONGEST_NAME} characters"

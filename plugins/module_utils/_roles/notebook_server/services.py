@@ -37,7 +37,7 @@ def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
 def _service(entry: Notebook, venvs: Venvs, own: str) -> dict[str, Any]:
     name = f"notebook-{entry['name']}"
     venv = venv_path(entry.get("venv"), venvs) or own
-    folder = entry.get("folder") or ""
+    folder = entry.get("path") or ""
     generated = entry.get("token") == "generated"
     kernels = entry.get("kernels") or [declared["name"] for declared in venvs]
     return {

@@ -163,7 +163,7 @@ def account_for(owner: str, *, create: bool = True) -> pwd.struct_passwd:
     me = pwd.getpwuid(os.geteuid())
     found = account_of(owner)
     if found is None:
-        raise Failed(f"owner = {owner!r} is not a user of this host.")
+        raise Failed(f"user = {owner!r} is not a user of this host.")
     if found.pw_uid != 0 or me.pw_uid != 0:
         return found
     with _creating:
@@ -199,7 +199,7 @@ def site_of(path: Path, owner: str, *, create: bool = True) -> Site:
     if account.pw_uid == 0 or account.pw_name == BUILDER:
         raise Failed(
             f"path = {str(path)!r} cannot hold an environment of root's, because others can change "
-            f"{strange}. Declare the owner, or another path."
+            f"{strange}. Declare its user, or another path."
         )
     return Site(path, account, account)
 
@@ -314,7 +314,7 @@ class Tools:
         path = Path(self.netrc) / str(user.pw_uid)
         if not path.exists():
             lines = [
-                netrc_line(entry["host"], entry["username"], entry["password"])
+                netrc_line(entry["host"], entry["user"], entry["password"])
                 for entry in self.params["index_credentials"]
             ]
             write_atomically(path, "".join(lines), mode=0o600, uid=user.pw_uid, gid=user.pw_gid)

@@ -244,8 +244,8 @@ class Reader:
             requirements=text,
             constraints=tuple(entry["constraints"]),
             editable=tuple(editable),
-            environment=tuple((str(k), str(v)) for k, v in sorted(entry["environment"].items())),
-            owner=entry["owner"],
+            environment=tuple((str(k), str(v)) for k, v in sorted(entry["build_env"].items())),
+            owner=entry["user"],
         )
         wrong = problems(spec)
         self.wrong += wrong

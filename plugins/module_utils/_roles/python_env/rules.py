@@ -34,13 +34,13 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
     begins: dict[str, str] = {}
     for field, entry in entries(data, "fleet_venvs"):
         problems += absolute(field, entry, "path")
-        problems += known_user(data, field, entry, "owner")
+        problems += known_user(data, field, entry, "user")
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         problems += _check_trees(data, field, entry)
         problems += _check_versions(data, field, entry)
         name = text_of(entry, "name") or ""
-        owner = text_of(entry, "owner") or "root"
+        owner = text_of(entry, "user") or "root"
         for index, user in texts_of(entry, "activate_for"):
             at = f"{field}.activate_for[{index}]"
             if owner not in ("root", user):
@@ -82,7 +82,7 @@ def _check_trees(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) 
         # The user of the environment runs what is installed into it from there.
         path = re.sub(r"\[[^\]]*\]$", "", text)
         named = path if text.startswith("/") else tree
-        problems += check_code_of(data, at, text_of(entry, "owner") or "root", named, TREES)
+        problems += check_code_of(data, at, text_of(entry, "user") or "root", named, TREES)
     return problems
 
 

@@ -35,8 +35,8 @@ def check_tensorboard_server(data: Mapping[str, Any]) -> list[Problem]:
             elif user and user != "root" and (owner := closed_to(data, user, place)):
                 message = f"is in a folder of {owner}, into which {user} does not get"
                 remedy = (
-                    f"Let {owner} have the board, use a shared folder, or set home_mode: '0755' "
-                    f"for a home of {owner}"
+                    f"Let {owner} have the board, use a shared folder, or set "
+                    f"home_permissions: '0755' for a home of {owner}"
                 )
                 problems.append(Problem(where, place, message, remedy))
     return problems

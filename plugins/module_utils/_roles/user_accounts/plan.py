@@ -67,7 +67,7 @@ class User:
             sudo=sudo if isinstance(sudo, str) else tuple(sudo),
             fate=fate,
             home_on_removal=entry.get("home_on_removal") or "keep",
-            home_mode=int(mode, 8) if (mode := entry.get("home_mode")) else None,
+            home_mode=int(mode, 8) if (mode := entry.get("home_permissions")) else None,
         )
 
     def mode_for(self, now: int) -> int:

@@ -31,8 +31,8 @@ _NO_HOMES = (
 # What belongs to a user, and the key that names the user.
 _BELONGS = (
     ("fleet_runs", "user"),
-    ("fleet_venvs", "owner"),
-    ("fleet_code", "owner"),
+    ("fleet_venvs", "user"),
+    ("fleet_code", "user"),
 )
 
 
@@ -58,13 +58,13 @@ def check_user_accounts(data: Mapping[str, Any]) -> list[Problem]:
         problems += _check_sudo(field, entry.get("sudo"))
         problems += absolute(field, entry, "shell")
         problems += absolute(field, entry, "home") or _check_home(field, entry)
-        mode = text_of(entry, "home_mode")
+        mode = text_of(entry, "home_permissions")
         if mode and not HOME_MODE.fullmatch(mode):
             remedy = (
                 "Write '0750', '0755', '0711' or '0700', in quotes: sshd refuses others' writes"
             )
             message = "are no permissions of a home"
-            problems.append(Problem(f"{field}.home_mode", mode, message, remedy))
+            problems.append(Problem(f"{field}.home_permissions", mode, message, remedy))
         problems += _check_slices(data, field, entry)
         problems += _check_own_login(data, field, entry)
     problems += _check_group_numbers(data)

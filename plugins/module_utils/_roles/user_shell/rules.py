@@ -85,10 +85,10 @@ def _twice(
 
 
 def _check_dotfiles(field: str, dotfiles: Mapping[str, Any]) -> Iterable[Problem]:
-    repo, folder = text_of(dotfiles, "repo"), text_of(dotfiles, "folder")
-    if bool(repo) == bool(folder):
-        message = "has both repo and folder" if repo else "has neither repo nor folder"
-        remedy = "Set repo for a git repository, or folder for a folder of this computer"
+    repo, local = text_of(dotfiles, "repo"), text_of(dotfiles, "local_path")
+    if bool(repo) == bool(local):
+        message = "has both repo and local_path" if repo else "has neither repo nor local_path"
+        remedy = "Set repo for a git repository, or local_path for a folder of this computer"
         yield Problem(field, None, message, remedy)
     if repo and (wrong := address.problem_of(repo)):
         # The value may have a password, so it is not shown.

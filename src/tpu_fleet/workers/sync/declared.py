@@ -146,7 +146,7 @@ def _read(inventory: Inventory, known: Known, names: Sequence[str]) -> Declared:
         )
     found = [_on_slice(inventory, known, name, tree, runs) for name in slices]
     here, snapshots, wanted = found[0][1:]
-    folder = Path(here, Path(str(entry["folder"])).expanduser())
+    folder = Path(here, Path(str(entry["local_path"])).expanduser())
     there = wanted or sorted(
         group.removeprefix("tpu_slice_")
         for group in known.fleet.groups

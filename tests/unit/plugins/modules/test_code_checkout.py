@@ -37,7 +37,7 @@ def test_check_mode_says_which_version_a_tree_would_have(
 ) -> None:
     monkeypatch.setattr(rules, "RECORDS", str(tmp_path / "records"))
     me = pwd.getpwuid(os.getuid()).pw_name
-    tree = {"name": "toy", "owner": me, "dest": str(tmp_path / "toy"), "slices": []}
+    tree = {"name": "toy", "user": me, "path": str(tmp_path / "toy"), "slices": []}
     params = {"versions": {"toy": "c" * 64}, "incoming": "", "keep": 3, "slice": ""}
     apply = Apply({**params, "trees": [tree]}, dry=True)
     apply.look()
@@ -49,7 +49,7 @@ def test_check_mode_says_which_version_a_tree_would_have(
 
 def params_of(*names: str, owner: str) -> dict[str, object]:
     trees = [
-        {"name": n, "owner": owner, "dest": f"/nonexistent/{n}", "repo": "/r", "slices": []}
+        {"name": n, "user": owner, "path": f"/nonexistent/{n}", "repo": "/r", "slices": []}
         for n in names
     ]
     return {"versions": {}, "incoming": "", "keep": 3, "trees": trees, "slice": ""}
@@ -150,8 +150,8 @@ def test_a_snapshot_is_sent_for_the_trees_that_need_it_and_removed_with_each(
 
     def apply(names: str, *blocked: str) -> Apply:
         trees = [
-            {"name": n, "owner": "nobody-here" if n in blocked else me, "slices": []}
-            | {"dest": str(tmp_path / n)}
+            {"name": n, "user": "nobody-here" if n in blocked else me, "slices": []}
+            | {"path": str(tmp_path / n)}
             for n in names
         ]
         params = {"versions": dict.fromkeys(names, version), "keep": 3, "slice": ""}

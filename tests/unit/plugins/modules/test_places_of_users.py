@@ -211,7 +211,7 @@ def test_the_link_to_a_tree_is_removed_with_the_owners_rights(
     theirs: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_code_plan, "RECORDS", str(shared / "records"))
-    tree = tree_of({"name": "x", "owner": "nobody", "dest": f"{theirs}/code/x", "repo": "r"})
+    tree = tree_of({"name": "x", "user": "nobody", "path": f"{theirs}/code/x", "repo": "r"})
     # The owner put a folder of root's in the place of their own.
     (shared / "of-root").mkdir()
     (shared / "of-root" / "x").symlink_to(f"{tree.releases}/1")
@@ -229,7 +229,7 @@ PARAMS: dict[str, Any] = {"versions": {}, "incoming": "/nowhere", "keep": 3, "sl
 
 def test_a_tree_in_the_way_stops_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
-        {"name": name, "owner": "nobody", "repo": "r", "slices": []} for name in ("bad", "good")
+        {"name": name, "user": "nobody", "repo": "r", "slices": []} for name in ("bad", "good")
     ]
     apply = _code_trees.Apply({**PARAMS, "trees": entries}, False)
 
@@ -282,8 +282,8 @@ def test_a_file_of_one_owner_in_the_way_leaves_the_others_theirs(
     # Everybody writes in /tmp, where the folders of tests are.
     monkeypatch.setattr(_secret_files, "refuse_unsafe", lambda _folder: None)
     entries = [
-        {"name": "one", "owner": "nobody", "files": [{"path": f"{theirs}/a", "content": "1"}]},
-        {"name": "two", "owner": "nobody", "files": [{"path": f"{theirs}/b", "content": "2"}]},
+        {"name": "one", "user": "nobody", "files": [{"path": f"{theirs}/a", "content": "1"}]},
+        {"name": "two", "user": "nobody", "files": [{"path": f"{theirs}/b", "content": "2"}]},
     ]
     os.mkfifo(theirs / "a")
     apply = _secret_sets.Apply(
@@ -291,7 +291,7 @@ def test_a_file_of_one_owner_in_the_way_leaves_the_others_theirs(
             "google_endpoint": "",
             "google_project": "",
             "slice": "",
-            "sets": [{**entry, "slices": [], "variables": {}} for entry in entries],
+            "sets": [{**entry, "slices": [], "env": {}} for entry in entries],
         },
         False,
         tmp_path / "sets",
@@ -398,8 +398,8 @@ def test_no_disk_is_mounted_where_somebody_leads_root(
     (theirs / "data").symlink_to(shared)
     mount = f"{theirs}/data/x"
     entry = {
-        "name": "fast", "mount": mount, "device": None, "filesystem": "ext4",
-        "owner": "root", "group": None, "mode": "0755", "options": [],
+        "name": "fast", "path": mount, "device": None, "filesystem": "ext4",
+        "user": "root", "group": None, "permissions": "0755", "options": [],
         "read_only": False, "adopt": False,
     }  # fmt: skip
     where = {"slices": [], "workers": []}
@@ -413,9 +413,9 @@ def test_no_disk_is_mounted_where_somebody_leads_root(
     with pytest.raises(Ended) as told:
         data_disk.main()
     text = str(told.value)
-    assert f"disk 'fast': mount = '{mount}': root does nothing in" in text
+    assert f"disk 'fast': path = '{mount}': root does nothing in" in text
     assert "such as /data" in text
-    fine = replace(Wanted(**{**entry, "options": ()}), mount=f"{shared}/new/data")
+    fine = replace(Wanted(**{**entry, "options": ()}), path=f"{shared}/new/data")
     assert _disk_look.places_of_others([fine]) == []
 
 

@@ -44,7 +44,7 @@ def test_a_long_command_has_a_line_of_its_own(words: int) -> None:
         ({"zone": "us-central2"}, "fleet_zone"),
         ({"project": "X"}, "fleet_project"),
         ({"accelerator_type": "v4-9", "zone": "us-central2-b"}, "fleet_slices[0].accelerator_type"),
-        ({"code": Code("c", folder="../missing")}, "fleet_code[0].folder"),
+        ({"code": Code("c", folder="../missing")}, "fleet_code[0].local_path"),
     ],
 )
 def test_the_rules_of_the_fleet_file_find_what_is_wrong(more: dict[str, Any], field: str) -> None:

@@ -144,7 +144,7 @@ def test_all_answers_of_a_person(run: Run) -> None:
     assert people["octocat"]["keys"] == [f"{KEY} Octocat@github"]
     assert people["alice"]["keys"] == ["{{ fleet_ssh_public_key }}"]
     assert data["fleet_venvs"][0]["requirements"] == "code/requirements.txt"
-    assert data["fleet_code"][0]["folder"] == "../../code"
+    assert data["fleet_code"][0]["local_path"] == "../../code"
     assert "There is no t.py in" in result.output
     assert data["fleet_runs"][0]["command"] == "python train.py"
     assert data["fleet_runs"][0]["checkpoint_dir"] == "gs://lab/first"
@@ -467,11 +467,10 @@ def some_answers(seed: int) -> tuple[list[str], str]:
         lines.append("")
     else:
         say("zone", chance.choice(["us-central2-b", "europe-west4-a"]))
-        tier = chance.choice(["on_demand", "spot", "reserved", "preemptible"])
-        say("tier", tier)
+        say("tier", chance.choice(["on_demand", "spot", "reserved"]))
         say("type", kind_of_tpu := chance.choice(["v4-8", "v4-32", "v6e-16", "v2-8"]))
         if kind_of_tpu.startswith("v6e"):
-            say("api", "tpu" if tier == "preemptible" else chance.choice(["tpu", "compute"]))
+            say("api", chance.choice(["tpu", "compute"]))
         if kind == "typed":
             say("ends", chance.choice(["never", "2027-02-28"]))
             say("count", str(chance.randint(1, 100)))
@@ -849,7 +848,7 @@ def test_what_is_no_address_of_a_repository(run: Run, code: str, reason: str) ->
 def test_the_example_is_copied_and_belongs_to_the_user(run: Run) -> None:
     result = run("lab", "--local", "--yes")
     assert variables_of(FLEET)["fleet_code"] == [
-        {"name": "example", "owner": "root", "folder": "../example"}
+        {"name": "example", "user": "root", "local_path": "../example"}
     ]
     copied = {path.name for path in Path("lab/example").iterdir()}
     assert copied == {"accelerator.py", "checkpoints.py", "requirements.txt", "train.py"}
@@ -861,7 +860,7 @@ def test_the_example_is_copied_and_belongs_to_the_user(run: Run) -> None:
 
 def test_a_repository_is_read_with_the_keys_of_the_author(run: Run) -> None:
     run("lab", *options_of(code="git@github.com:lab/private.git"), "--yes")
-    assert variables_of(FLEET)["fleet_code"][0]["owner"] == "alice"
+    assert variables_of(FLEET)["fleet_code"][0]["user"] == "alice"
 
 
 def test_what_comes_next_logs_gcloud_and_programs_in(run: Run) -> None:

@@ -8,7 +8,7 @@ from tpu_fleet.history.declared import declared_by, differing
 
 TREES = [
     {"name": "toy", "repo": "https://example.org/toy.git", "version": "main"},
-    {"name": "mine", "folder": "code"},
+    {"name": "mine", "local_path": "code"},
 ]
 SLICES = [
     {"name": "pair", "accelerator_type": "v4-16"},

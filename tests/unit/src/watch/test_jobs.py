@@ -36,18 +36,17 @@ def event(kind: str, **data: Any) -> dict[str, Any]:
     ("job", "limit", "variables"),
     [
         (Job(("pair", "v6e-a"), ()), "localhost,tpu-fleet-nobody,tpu_slice_pair,tpu_slice_v6e_a",
-         {"fleet_wait": False}),
-        (Job(("pair",), (), api=False), "tpu_slice_pair", {"fleet_wait": False}),
+         {"fleet_wait": "none"}),
+        (Job(("pair",), (), api=False), "tpu_slice_pair", {"fleet_wait": "none"}),
         (Job(("pair",), (), asks=True), "localhost,tpu-fleet-nobody,tpu_slice_pair",
-         {"fleet_wait_for": "next"}),
-        (Job((), (), asks=True), "localhost,tpu-fleet-nobody", {"fleet_wait_for": "next"}),
+         {"fleet_wait": "next"}),
+        (Job((), (), asks=True), "localhost,tpu-fleet-nobody", {"fleet_wait": "next"}),
     ],
 )  # fmt: skip
 def test_what_a_playbook_is_told(job: Job, limit: str, variables: dict[str, Any]) -> None:
     assert limit_of(job) == limit
     always = {
-        "fleet_require": "any",
-        "fleet_await": list(job.slices),
+        "workers_of": list(job.slices),
         # No token for keys keeps a slice away.
         "fleet_github_later": True,
     }

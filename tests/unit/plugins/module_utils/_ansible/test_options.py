@@ -12,7 +12,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import D
 from ansible_collections.tpu.fleet.plugins.module_utils._google import service_account_plan
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import ALL_ZONES
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import (
-    DISK_MODES,
     TIERS,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_spec import QUEUED_TIERS
@@ -63,7 +62,6 @@ def test_a_later_mapping_adds_to_a_documented_option() -> None:
 @pytest.mark.parametrize(
     ("module", "path", "value"),
     [
-        ("disk", "mode.choices", list(DISK_MODES)),
         ("firewall_rule", "name.default", firewall_plan.DEFAULT_NAME),
         ("firewall_rule", "ports.default", firewall_plan.ALL_PORTS),
         ("fleet_info", "owner.default", DEFAULT_OWNER),

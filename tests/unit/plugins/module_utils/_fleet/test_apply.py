@@ -16,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.awaited import Awaited
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.memory import Memory
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Action
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.tpu_api import TpuApi
@@ -175,11 +176,23 @@ class TwoSlices(Api):
 def test_the_wait_for_the_next_ends_when_one_more_is_there() -> None:
     entry = {"accelerator_type": "v6e-8", "zone": ZONE, "tier": "spot"}
     both = fleet(slices=[{"name": "big", **entry}, {"name": "small", **entry}])
-    result = applier(TwoSlices(), fleet=both, only_next=True, strict=False, timeout=600.0).apply()
+    result = applier(
+        TwoSlices(), fleet=both, awaited=Awaited("next"), strict=False, timeout=600.0
+    ).apply()
     assert (result.timed_out, result.slices["big"].phase) == (False, "ready")
     assert not result.slices["small"].fine
     again = applier(TwoSlices(), fleet=both, strict=False, timeout=600.0).apply()
     assert again.timed_out
+
+
+def test_the_wait_for_a_named_slice_ends_when_it_is_there() -> None:
+    entry = {"accelerator_type": "v6e-8", "zone": ZONE, "tier": "spot"}
+    both = fleet(slices=[{"name": "big", **entry}, {"name": "small", **entry}])
+    for name, timed_out in (("big", False), ("small", True)):
+        named = Awaited("", frozenset({name}))
+        result = applier(TwoSlices(), fleet=both, awaited=named, timeout=600.0).apply()
+        assert result.timed_out is timed_out
+        assert result.slices["big"].phase == "ready"
 
 
 @pytest.mark.parametrize("stays", [False, True])

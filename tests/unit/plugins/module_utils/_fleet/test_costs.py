@@ -106,7 +106,7 @@ def test_a_grant_that_shrinks_costs_from_then_on() -> None:
     [
         (ZONE, "v4-8", "on_demand", 12.88),
         (ZONE, "v4-8", "guaranteed", 12.88),
-        (ZONE, "v4-8", "preemptible", 3.686),
+        (ZONE, "v4-8", "best_effort", 3.686),
         # A single v2-8 has another price than as many chips of a pod.
         ("us-central1-f", "v2-8", "on_demand", 4.5),
         ("us-central1-a", "v2-32", "on_demand", 24.0),
@@ -131,7 +131,7 @@ def test_own_prices_come_first() -> None:
     entries = [
         {**place, "generation": "v4", "usd_per_chip_hour": 2},
         {**place, "accelerator_type": "v4-8", "usd_per_chip_hour": 1},
-        {**place, "generation": "v4", "tier": "preemptible", "usd_per_chip_hour": 0},
+        {**place, "generation": "v4", "tier": "spot", "usd_per_chip_hour": 0},
         {**place, "generation": "tpu7x", "usd_per_chip_hour": 3},
     ]
     assert price_rules({"fleet_prices": entries}) == []

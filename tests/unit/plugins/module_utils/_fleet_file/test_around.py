@@ -35,7 +35,7 @@ IN_TWO = [
         ({"fleet_disks": [{"name": "d", "zone": ZONE}]}, []),
         ({"fleet_disks": [{"name": "d"}]}, ["fleet_disks[0].zone"]),
         ({"fleet_disks": [{"name": "d", "slices": ["s"]}], "fleet_slices": IN_TWO}, []),
-        ({"fleet_disks": [{"name": "d", "slices": ["s", "t"], "mode": "read_only"}],
+        ({"fleet_disks": [{"name": "d", "slices": ["s", "t"], "read_only": True}],
           "fleet_slices": IN_TWO},
          ["fleet_disks[0].zone"]),
         ({"fleet_disks": [{"name": "d", "slices": ["any"]}], "fleet_slices": IN_TWO},

@@ -92,8 +92,8 @@ def fleet(**changes: Any) -> dict[str, Any]:
         "fleet_groups": [{"name": "lab", "gid": 3000}],
         "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax", "python": "3.11"}],
         "fleet_code": [
-            {"name": "app", "owner": "root", "folder": "examples"},
-            {"name": "lib", "owner": "alice", "repo": "https://example.org/x", "version": "v1"},
+            {"name": "app", "user": "root", "local_path": "examples"},
+            {"name": "lib", "user": "alice", "repo": "https://example.org/x", "version": "v1"},
         ],
         "fleet_runs": [
             {
@@ -209,10 +209,10 @@ TABLE = [
     (slice_with(external_ips="no"), "fleet_slices[0].external_ips", "no", "true or false"),
     (slice_with(data_disks=["d"]), "fleet_slices[0].data_disks[0]", "d", "a mapping"),
     (
-        slice_with(data_disks=[{"source_disk": "d", "mode": "READ_ONLY"}]),
-        "fleet_slices[0].data_disks[0].mode",
+        slice_with(data_disks=[{"source_disk": "d", "read_only": "READ_ONLY"}]),
+        "fleet_slices[0].data_disks[0].read_only",
         "READ_ONLY",
-        "Choose one of read_write, read_only",
+        "must be true or false",
     ),
     (slice_with(accelerator_type=None), "fleet_slices[0].accelerator_type", None, "is missing"),
     (
@@ -391,16 +391,16 @@ TABLE = [
         "quotes",
     ),
     (
-        fleet(fleet_code=[{"name": "app", "owner": "root"}]),
+        fleet(fleet_code=[{"name": "app", "user": "root"}]),
         "fleet_code[0]",
         "app",
-        "neither repo nor folder",
+        "neither repo nor local_path",
     ),
     (
-        fleet(fleet_code=[{"name": "app", "owner": "root", "repo": "/x", "folder": "y"}]),
+        fleet(fleet_code=[{"name": "app", "user": "root", "repo": "/x", "local_path": "y"}]),
         "fleet_code[0]",
         "app",
-        "both repo and folder",
+        "both repo and local_path",
     ),
     (
         fleet(fleet_venvs=[{"name": "jax", "path": "/v", "python": "3.19"}]),
@@ -432,9 +432,9 @@ TABLE = [
     (
         slice_with(
             accelerator_type="v4-16",
-            data_disks=[{"source_disk": "d", "mode": "read_only", "worker_ids": [1, 2]}],
+            data_disks=[{"source_disk": "d", "read_only": True, "workers": [1, 2]}],
         ),
-        "fleet_slices[0].data_disks[0].worker_ids[1]",
+        "fleet_slices[0].data_disks[0].workers[1]",
         2,
         "is not one of the 2 workers",
     ),

@@ -101,9 +101,9 @@ def test_chips_are_not_cores(name: str, chips: int | None, generation: str | Non
             [held("v4-64", "a", tier="spot"), held("v4-64", "b", EU), held("v3-64", "c")],
             None,
         ),
-        # Preemptible counts as spot, and so do the tiers that may be taken away.
+        # The tiers that may be taken away count as spot, in the grant as well.
         (
-            [{**V4, "tier": "preemptible"}],
+            [{**V4, "tier": "best_effort"}],
             (at("v4-8"), "flex_start"),
             [held("v4-64", "a", tier="best_effort")],
             "32 v4 chips as spot in us-central2-b; 32 are in use (a: 32)",

@@ -23,7 +23,7 @@ ENDS = (None, "2026-05-31", "2026-06-01", "2026-06-02", "2026-06-20")
 
 # Few different ones, or they would seldom meet.
 zones = st.sampled_from((ZONES[0],) * 5 + ZONES[1:])
-tiers = st.sampled_from(("spot", "spot", "spot", "preemptible", "on_demand"))
+tiers = st.sampled_from(("spot", "spot", "spot", "best_effort", "on_demand"))
 nodes = st.tuples(zones, st.sampled_from(TYPES), tiers)
 places = {"zone": zones, "tier": tiers, "ends": st.sampled_from(ENDS)}
 entries = st.one_of(
@@ -47,7 +47,7 @@ def asked_of(node: tuple[str, str, str]) -> tuple[Place, str]:
 
 
 def granted_as(tier: str) -> str:
-    return "spot" if tier == "preemptible" else tier
+    return "spot" if tier == "best_effort" else tier
 
 
 def within(raw: list[dict[str, Any]], held: list[tuple[str, str, str]], day: dt.date) -> int:

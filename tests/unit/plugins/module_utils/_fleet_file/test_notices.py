@@ -33,7 +33,7 @@ def test_a_wrong_grant_is_left_to_the_check(wrong: Any) -> None:
     assert told(fleet_allocations=wrong, fleet_slices=[SPOT]) == []
 
 
-@pytest.mark.parametrize("tier", ["spot", "preemptible", "best_effort"])
+@pytest.mark.parametrize("tier", ["spot", "best_effort"])
 @pytest.mark.parametrize("folder", [{}, {"checkpoint_dir": "/home/matt/ck"}])
 def test_checkpoints_that_a_preemption_deletes(tier: str, folder: dict[str, str]) -> None:
     (line,) = told(fleet_slices=[{**SPOT, "tier": tier}], fleet_runs=[{**RUN, **folder}])
@@ -43,7 +43,7 @@ def test_checkpoints_that_a_preemption_deletes(tier: str, folder: dict[str, str]
     assert "gs://BUCKET/FOLDER" in line
 
 
-DISK = {"name": "d", "mount": "/mnt/d"}
+DISK = {"name": "d", "path": "/mnt/d"}
 BUCKET = {"bucket": "lab", "path": "/mnt/lab"}
 
 
@@ -55,7 +55,7 @@ BUCKET = {"bucket": "lab", "path": "/mnt/lab"}
         ({"slices": ["b"]}, {}),
         ({"checkpoint_dir": "/mnt/d/lr3"}, {"fleet_disk_mounts": [DISK]}),
         ({"checkpoint_dir": "/mnt/d"}, {"fleet_disk_mounts": [{**DISK, "slices": ["a"]}]}),
-        ({}, {"fleet_disk_mounts": [{**DISK, "mount": "/var/lib/tpu-fleet"}]}),
+        ({}, {"fleet_disk_mounts": [{**DISK, "path": "/var/lib/tpu-fleet"}]}),
         ({"checkpoint_dir": "/mnt/lab/lr3"}, {"fleet_buckets": [BUCKET]}),
         (
             {"checkpoint_dir": "/share/lr3"},

@@ -14,7 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup i
     startup_script,
 )
 
-NFS = {"server": "10.0.0.9", "export_path": "/volume1/fleet", "folder": "/mnt/fleet"}
+NFS = {"server": "10.0.0.9", "export_path": "/volume1/fleet", "local_path": "/mnt/fleet"}
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ NFS = {"server": "10.0.0.9", "export_path": "/volume1/fleet", "folder": "/mnt/fl
         ({"bucket": "Lab bucket"}, "fleet_self_setup.bucket", "is not a bucket with a folder"),
         ({"bucket": "lab/a?b"}, "fleet_self_setup.bucket", "is not a bucket with a folder"),
         ({"bukcet": "lab"}, "fleet_self_setup.bukcet", "Did you mean bucket?"),
-        ({**NFS, "folder": ""}, "fleet_self_setup.folder", "is missing"),
+        ({**NFS, "local_path": ""}, "fleet_self_setup.local_path", "is missing"),
         ({**NFS, "export_path": "volume1"}, "fleet_self_setup.export_path", "no whole path"),
         ({"bucket": "lab", "endpoint": "http://169.254.169.254"}, None, ""),
         (

@@ -203,7 +203,7 @@ def test_a_machine_type_and_its_topology_are_an_accelerator_type() -> None:
 
 
 SELF = {"fleet_self_setup": {"bucket": "lab/fleet"}}
-SHARE = {"fleet_self_setup": {"server": "10.0.0.9", "export_path": "/x", "folder": "/mnt/x"}}
+SHARE = {"fleet_self_setup": {"server": "10.0.0.9", "export_path": "/x", "local_path": "/mnt/x"}}
 SECRETS = {"fleet_secrets": [{"name": "s", "google_secrets": {"A": "a"}}]}
 BUCKETS = {"fleet_buckets": [{"bucket": "lab", "path": "/mnt/lab"}]}
 PUBLIC = {"bucket": "lab", "path": "/mnt/lab", "options": {"anonymous-access": True}}
@@ -224,7 +224,7 @@ PUBLIC = {"bucket": "lab", "path": "/mnt/lab", "options": {"anonymous-access": T
             {"fleet_buckets": [{**BUCKETS["fleet_buckets"][0], "slices": ["x"]}]},
             "",
         ),
-        ({}, {"fleet_secrets": [{"name": "s", "variables": {"A": "a"}}]}, ""),
+        ({}, {"fleet_secrets": [{"name": "s", "env": {"A": "a"}}]}, ""),
         # There is one.
         ({"service_account": "me@p.iam.gserviceaccount.com"}, SECRETS, ""),
         ({"api": "tpu"}, SECRETS, ""),

@@ -84,14 +84,14 @@ def test_who_has_no_machine_is_told_so() -> None:
         ({"runs": [{"name": "digits", "user": "bob", "slices": ["pair"]}]}, "pair", "digits"),
         ({"runs": [{"name": "digits", "user": "alice", "slices": ["x"]}]}, "pair", "digits"),
         ({"venvs": [{"name": "jax", "path": "/opt/v"}]}, "source /opt/v/bin/activate", "jax2"),
-        ({"venvs": [{"name": "own", "owner": "bob"}]}, "pair", "/opt/venvs/own"),
+        ({"venvs": [{"name": "own", "user": "bob"}]}, "pair", "/opt/venvs/own"),
         ({"shares": [{"name": "s", "path": "/data"}]}, "/data  shared", "read only"),
         (
-            {"disks": [{"mount": "/ssd", "slices": ["pair"], "workers": [1]}]},
+            {"disks": [{"path": "/ssd", "slices": ["pair"], "workers": [1]}]},
             "/ssd  data disk, on pair-w1",
             "pair-w0,",
         ),
-        ({"disks": [{"mount": "/disk", "read_only": True}]}, "/disk  data disk, read only", "x1"),
+        ({"disks": [{"path": "/disk", "read_only": True}]}, "/disk  data disk, read only", "x1"),
         (
             {"notebooks": [{"name": "lab", "user": "alice", "port": 8888, "worker": 1}]},
             "ssh -N -L 8888:localhost:8888 pair-w1",

@@ -17,12 +17,12 @@ FLEET: dict[str, Any] = {
     ],
     "fleet_venvs": [
         {"name": "roots", "path": "/opt/venvs/roots"},
-        {"name": "alices", "path": "/opt/alices", "owner": "alice"},
-        {"name": "hidden", "path": "/opt/hidden", "owner": UNREADABLE},
+        {"name": "alices", "path": "/opt/alices", "user": "alice"},
+        {"name": "hidden", "path": "/opt/hidden", "user": UNREADABLE},
     ],
     "fleet_code": [
-        {"name": "tool", "owner": "root", "folder": "/x", "dest": "/opt/tool"},
-        {"name": "toy", "owner": "alice", "folder": "/x", "dest": "/opt/code/toy"},
+        {"name": "tool", "user": "root", "local_path": "/x", "path": "/opt/tool"},
+        {"name": "toy", "user": "alice", "local_path": "/x", "path": "/opt/code/toy"},
     ],
 }
 
@@ -124,7 +124,7 @@ def test_code(user: str, code: str, is_refused: bool) -> None:
 def test_what_is_installed_into_an_environment(
     owner: str, more: dict[str, Any], fields: list[str]
 ) -> None:
-    venvs = [*FLEET["fleet_venvs"], {"name": "new", "path": "/opt/n", "owner": owner, **more}]
+    venvs = [*FLEET["fleet_venvs"], {"name": "new", "path": "/opt/n", "user": owner, **more}]
     assert refused(fleet_venvs=venvs) == [f"fleet_venvs[3]{field}" for field in fields]
 
 
@@ -141,8 +141,8 @@ def test_what_is_installed_into_an_environment(
         ("alice", "/var/lib/tpu-fleet/checkpoints/r/logs", {}, ""),
         ("bob", "/var/lib/tpu-fleet/checkpoints/other", {}, ""),
         # What is declared lets others in.
-        ("bob", "/home/alice/logs", {"home_mode": "0755"}, ""),
-        ("bob", "/home/alice/logs", {"home_mode": "0700"}, "alice"),
+        ("bob", "/home/alice/logs", {"home_permissions": "0755"}, ""),
+        ("bob", "/home/alice/logs", {"home_permissions": "0700"}, "alice"),
         ("bob", "/home/alice/logs", {"groups": ["alice"]}, ""),
     ],
 )

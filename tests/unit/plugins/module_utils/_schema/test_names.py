@@ -14,6 +14,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
     FLEET_NAMES,
+    GONE,
     either,
     fleet_name,
     in_fleet_file,
@@ -118,3 +119,10 @@ def test_the_script_renames_whole_words_and_nothing_else(
     runpy.run_path(str(ROOT / "scripts/rename_fleet_names.py"))["main"]([str(old), str(new)])
     assert old.read_text() == "# fleet_locale\nfleet_runs: []\nmy_training_run_runs: 1\n"
     assert capsys.readouterr().out == f"{old}\n"
+def test_variables_that_are_gone_are_refused_with_what_took_their_place() -> None:
+    known = {*VARIABLES, *PLAYBOOK_VARIABLES, *FLEET_NAMES.values()}
+    assert set(GONE.values()) <= known
+    assert not GONE.keys() & (known | FLEET_NAMES.keys())
+    for name, new in GONE.items():
+        (problem,) = old_names([name])
+        assert problem.remedy == f"Rename it to {new}"

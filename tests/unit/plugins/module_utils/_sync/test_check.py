@@ -33,7 +33,7 @@ def order(*runs: str, **more: Any) -> Order:
     expected = {run: {"definition": definition(worker=0), "environment": "e"} for run in runs}
     given: dict[str, Any] = {
         "runs": runs,
-        "entry": {"name": "toy", "owner": "bob", "folder": "code"},
+        "entry": {"name": "toy", "user": "bob", "local_path": "code"},
         "trees": [],
         "slice": "pair",
         "keep": 3,

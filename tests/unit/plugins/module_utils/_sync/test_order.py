@@ -25,7 +25,7 @@ def order() -> Order:
     return Order.read(
         {
             "runs": ["digits"],
-            "entry": {"name": "toy", "owner": "bob", "folder": "x"},
+            "entry": {"name": "toy", "user": "bob", "local_path": "x"},
             "trees": [],
             "slice": "pair",
             "keep": 3,

@@ -77,6 +77,9 @@ DIFFERENCES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"boot_disk_size_gb": "200"},
     ),
     ({"tier": "spot"}, {"schedulingConfig": {"spot": True}}, {}),
+    # The kind before spot is as good.
+    ({"tier": "spot"}, {"schedulingConfig": {"preemptible": True}}, {}),
+    ({"tier": "on_demand"}, {"schedulingConfig": {"preemptible": True}}, {"tier": "on_demand"}),
     ({"network": "other"}, {}, {"network": "other"}),
     ({"service_account": "a@b"}, {}, {"service_account": "a@b"}),
     (
@@ -110,11 +113,11 @@ DISK = {"sourceDisk": "projects/123/zones/us-central2-b/disks/d1", "mode": "READ
     ("wanted", "expected"),
     [
         # The answer names the project by its number, we by its id.
-        ({"data_disks": [{"source_disk": "d1", "mode": "read_write"}]}, None),
+        ({"data_disks": [{"source_disk": "d1", "read_only": False}]}, None),
         ({"data_disks": []}, None),
-        ({"data_disks": [{"source_disk": "d1", "mode": "read_only"}]}, ["123/READ_ONLY"]),
+        ({"data_disks": [{"source_disk": "d1", "read_only": True}]}, ["123/READ_ONLY"]),
         (
-            {"data_disks": [{"source_disk": "d2", "mode": "read_write"}]},
+            {"data_disks": [{"source_disk": "d2", "read_only": False}]},
             ["123/READ_WRITE", "p/READ_WRITE"],
         ),
         ({"purge": ["data_disks"]}, []),
@@ -316,7 +319,7 @@ def test_outcome_of_a_patch_keeps_the_rest() -> None:
 
 
 def disk_on(*workers: int) -> dict[str, Any]:
-    return {"source_disk": "d1", "mode": "read_write", "worker_ids": list(workers)}
+    return {"source_disk": "d1", "read_only": False, "workers": list(workers)}
 
 
 @pytest.mark.parametrize(
@@ -339,7 +342,7 @@ def test_plan_of_a_disk_of_some_workers(
 
 
 def test_patch_of_another_disk_keeps_the_workers() -> None:
-    more = {"source_disk": "d2", "mode": "read_only"}
+    more = {"source_disk": "d2", "read_only": True}
     (item,) = plan(spec(data_disks=[more]), seen(dataDisks=[{**DISK, "workerIds": ["1"]}]))
     assert [disk.get("workerIds") for disk in item.want] == [["1"], None]
 

@@ -45,7 +45,7 @@ def test_fullest_request() -> None:
         labels={"team": "x", "count": 3, "on": True},
         metadata={"k": True, "n": 1, "empty": None},
         tags=["t"],
-        data_disks=[{"source_disk": "d1", "mode": "read_only"}],
+        data_disks=[{"source_disk": "d1", "read_only": True}],
         ssh_keys=[KEY],
         startup_script="echo",
         owner="alice",
@@ -76,7 +76,7 @@ def test_fullest_request() -> None:
 
 
 def test_request_with_what_only_v2alpha1_knows() -> None:
-    disk = {"source_disk": "d1", "mode": "read_write", "worker_ids": [1]}
+    disk = {"source_disk": "d1", "read_only": False, "workers": [1]}
     wanted = spec(boot_disk_size_gb=200, data_disks=[disk])
     body = wanted.create_body()
     assert body["bootDiskConfig"] == {"diskSizeGb": "200"}

@@ -84,7 +84,7 @@ def test_snapshots_are_sent_by_what_they_hold() -> None:
     ("trees", "follows"),
     [
         (None, False),
-        ([{"name": "a", "folder": "x"}], False),
+        ([{"name": "a", "local_path": "x"}], False),
         ([{"name": "a", "repo": "r"}], True),
         ([{"name": "a", "repo": "r", "version": "main"}], True),
         ([{"name": "a", "repo": "r", "version": "0123456789" * 4}], False),

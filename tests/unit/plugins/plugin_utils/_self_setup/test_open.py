@@ -58,7 +58,7 @@ def shown(
         # What secrets are made of is not published, and neither is what else is made of it.
         (
             {
-                "fleet_secrets": [{"name": "a", "variables": {"A": "{{ mine }}"}}],
+                "fleet_secrets": [{"name": "a", "env": {"A": "{{ mine }}"}}],
                 "mine": "{{ deeper }}",
                 "deeper": "hush",
                 "fleet_base_packages": ["{{ deeper }}"],
@@ -66,19 +66,19 @@ def shown(
             },
             {},
             {"fleet_secrets": [], "fleet_locale": "C.UTF-8"},
-            ["fleet_base_packages, as it is made of secrets", "variables of the secrets a"],
+            ["fleet_base_packages, as it is made of secrets", "env of the secrets a"],
         ),
         # A playbook may give them to a role by the role's own name.
         (
             {
-                "env_secrets_sets": [{"name": "a", "variables": {"A": "hush"}}],
+                "env_secrets_sets": [{"name": "a", "env": {"A": "hush"}}],
                 "git_access_keys": [{"name": "k", "private_key": "hush"}],
                 "notebook_server_notebooks": [{"name": "x", "secrets": ["a"]}],
             },
             {},
             {"env_secrets_sets": [], "git_access_keys": [], "notebook_server_notebooks": []},
             [
-                "variables of the secrets a",
+                "env of the secrets a",
                 "the shared key k for git",
                 "x of notebook_server_notebooks, for its secrets",
             ],
@@ -86,7 +86,7 @@ def shown(
         # Who secrets belong to is no secret.
         (
             {
-                "fleet_secrets": [{"name": "a", "owner": "{{ me }}", "variables": {"A": "1"}}],
+                "fleet_secrets": [{"name": "a", "user": "{{ me }}", "env": {"A": "1"}}],
                 "me": "alice",
                 "fleet_users": [{"name": "{{ me }}"}],
             },
@@ -96,7 +96,7 @@ def shown(
                 "me": "alice",
                 "fleet_users": [{"name": "{{ me }}"}],
             },
-            ["variables of the secrets a"],
+            ["env of the secrets a"],
         ),
         # By reference.
         (
@@ -104,11 +104,11 @@ def shown(
                 "fleet_secrets": [
                     {
                         "name": "a",
-                        "owner": "alice",
+                        "user": "alice",
                         "preset": "wandb",
                         "values": {"api_key": "hush"},
                         "google_secrets": {"HF_TOKEN": "hf"},
-                        "login": True,
+                        "in_login_shell": True,
                     }
                 ]
             },
@@ -117,9 +117,9 @@ def shown(
                 "fleet_secrets": [
                     {
                         "name": "a",
-                        "owner": "alice",
+                        "user": "alice",
                         "google_secrets": {"HF_TOKEN": "hf"},
-                        "login": True,
+                        "in_login_shell": True,
                     }
                 ]
             },
@@ -184,7 +184,7 @@ def shown(
             {
                 "user_shell_snapshots": {"alice": "hush"},
                 "fleet_shells": [
-                    {"user": "alice", "dotfiles": {"folder": "~/d"}},
+                    {"user": "alice", "dotfiles": {"local_path": "~/d"}},
                     {"user": "bob", "dotfiles": {"repo": "x"}},
                 ],
             },
@@ -200,7 +200,7 @@ def shown(
         ),
         (
             {
-                "fleet_secrets": [{"name": "a", "variables": {"A": "hush"}}],
+                "fleet_secrets": [{"name": "a", "env": {"A": "hush"}}],
                 "fleet_notebooks": [
                     {"name": "x", "secrets": ["a"]},
                     {"name": "y"},
@@ -208,7 +208,7 @@ def shown(
             },
             {},
             {"fleet_secrets": [], "fleet_notebooks": [{"name": "y"}]},
-            ["variables of the secrets a", "x of fleet_notebooks, for its secrets"],
+            ["env of the secrets a", "x of fleet_notebooks, for its secrets"],
         ),
         (
             {"fleet_ray_head": "solo", "fleet_ray_generated_token": "hush"},

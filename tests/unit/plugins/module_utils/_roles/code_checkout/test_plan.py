@@ -107,13 +107,13 @@ def test_what_may_go(used: list[str], keep: int, gone: list[str]) -> None:
         ({"repo": "--upload-pack=x"}, ["repo"]),
         ({"repo": "/r", "version": "-f"}, ["version"]),
         ({"repo": "/r", "version": "a b"}, ["version"]),
-        ({"repo": "/r", "dest": "code"}, ["dest"]),
-        ({"repo": "/r", "folder": "f"}, [""]),
+        ({"repo": "/r", "path": "code"}, ["path"]),
+        ({"repo": "/r", "local_path": "f"}, [""]),
         ({}, [""]),
     ],
 )
 def test_what_is_wrong_with_a_tree(entry: dict[str, Any], keys: list[str]) -> None:
-    found = rules.problems_of({"name": "one", "owner": "alice", **entry})
+    found = rules.problems_of({"name": "one", "user": "alice", **entry})
     assert [key for key, _message, _remedy in found] == keys
     assert "hush" not in str(found)
 

@@ -96,7 +96,7 @@ class TestSteps:
         assert "grow" not in kinds([wanted], seen(device))
 
     def test_another_folder(self) -> None:
-        moved = replace(DISK, mount="/mnt/other")
+        moved = replace(DISK, path="/mnt/other")
         now = seen(fstab=LINE, mounts=[MOUNTED], notes={"data": {"folder": "/mnt/data"}})
         assert kinds([moved], now) == ["unmount", "rmdir", "mkdir", "fstab", "mount"]
 
@@ -235,11 +235,11 @@ def test_sizes_of_file_systems() -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"mount": "mnt"}, "not the whole path"),
-        ({"mount": "/mnt/../etc"}, "not the whole path"),
-        ({"mount": "/var"}, "folder of the system"),
+        ({"path": "mnt"}, "not the whole path"),
+        ({"path": "/mnt/../etc"}, "not the whole path"),
+        ({"path": "/var"}, "folder of the system"),
         ({"name": "a b"}, "not a name"),
-        ({"mode": "rwx"}, "not a mode"),
+        ({"permissions": "rwx"}, "not permissions"),
         ({"options": ("suid",)}, "would let what another machine wrote become root"),
         ({"options": ("noatime,nodev",)}, "not a mount option"),
     ],

@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk.rules i
 )
 
 SLICES = [{"name": "solo"}, {"name": "pair"}]
-GOOD = {"name": "data", "mount": "/mnt/data", "slices": ["solo"]}
+GOOD = {"name": "data", "path": "/mnt/data", "slices": ["solo"]}
 
 
 def fields(*disks: dict[str, Any], **more: Any) -> list[str]:
@@ -23,21 +23,21 @@ def test_a_good_one() -> None:
     # Each worker of a slice may have one of its own.
     first, second = {**GOOD, "workers": [0]}, {**GOOD, "name": "other", "workers": [1]}
     assert fields(first, second) == []
-    assert fields(first, {**second, "workers": [0, 1]}) == ["[1].mount"]
-    assert fields(first, {**second, "workers": []}) == ["[1].mount"]
+    assert fields(first, {**second, "workers": [0, 1]}) == ["[1].path"]
+    assert fields(first, {**second, "workers": []}) == ["[1].path"]
 
 
 @pytest.mark.parametrize(
     ("entry", "field"),
     [
-        ({"mount": "mnt"}, "[0].mount"),
-        ({"mount": "/mnt/"}, "[0].mount"),
-        ({"mount": "/etc"}, "[0].mount"),
-        ({"mode": "u=rwx"}, "[0].mode"),
+        ({"path": "mnt"}, "[0].path"),
+        ({"path": "/mnt/"}, "[0].path"),
+        ({"path": "/etc"}, "[0].path"),
+        ({"permissions": "u=rwx"}, "[0].permissions"),
         ({"options": ["ro,nodev"]}, "[0].options[0]"),
         ({"options": ["noatime", "dev"]}, "[0].options[1]"),
         ({"device": "/mnt/disk"}, "[0].device"),
-        ({"owner": "nobody-known"}, "[0].owner"),
+        ({"user": "nobody-known"}, "[0].user"),
         ({"slices": ["sol"]}, "[0].slices[0]"),
     ],
 )
@@ -46,11 +46,11 @@ def test_bad_ones(entry: dict[str, Any], field: str) -> None:
 
 
 def test_two_at_one_place_of_one_slice() -> None:
-    assert fields(GOOD, {**GOOD, "name": "other"}) == ["[1].mount"]
-    assert fields(GOOD, {"name": "data", "mount": "/mnt/other"}) == ["[1].name"]
+    assert fields(GOOD, {**GOOD, "name": "other"}) == ["[1].path"]
+    assert fields(GOOD, {"name": "data", "path": "/mnt/other"}) == ["[1].name"]
 
 
 def test_a_shared_disk_is_read_only() -> None:
-    disks = [{"name": "data", "mode": "read_only"}]
+    disks = [{"name": "data", "read_only": True}]
     assert fields(GOOD, fleet_disks=disks) == ["[0].read_only"]
     assert fields({**GOOD, "read_only": True}, fleet_disks=disks) == []

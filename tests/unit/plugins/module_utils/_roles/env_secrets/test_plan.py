@@ -133,12 +133,12 @@ def test_where_the_token_goes(endpoint: str, may: bool, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("entry", "wrong"),
     [
-        ({"variables": {"A": "x", "B_2": 5}}, []),
-        ({"variables": {"A": ""}}, ["variables.A: is empty"]),
-        ({"variables": {"A": None}}, ["variables.A: is empty"]),
-        ({"variables": {"A": True}}, ["variables.A: is not a string"]),
-        ({"variables": {"A": "hush\r\n"}}, ["variables.A: has a control character"]),
-        ({"variables": {"A B": "x"}}, [f"variables.A B: {NO_NAME}"]),
+        ({"env": {"A": "x", "B_2": 5}}, []),
+        ({"env": {"A": ""}}, ["env.A: is empty"]),
+        ({"env": {"A": None}}, ["env.A: is empty"]),
+        ({"env": {"A": True}}, ["env.A: is not a string"]),
+        ({"env": {"A": "hush\r\n"}}, ["env.A: has a control character"]),
+        ({"env": {"A B": "x"}}, [f"env.A B: {NO_NAME}"]),
         ({"files": [{"path": "~/a", "content": "x"}]}, []),
         ({"files": [{"path": "~/../a", "content": "x"}]}, [f"files[0].path: {NO_PATH}"]),
         ({"files": [{"path": "a", "content": "x"}]}, [f"files[0].path: {NO_PATH}"]),
@@ -146,8 +146,8 @@ def test_where_the_token_goes(endpoint: str, may: bool, monkeypatch: pytest.Monk
         ({"google_secrets": {"A": "name/versions/3", "B": "projects/p/secrets/n"}}, []),
         ({"google_secrets": {"A": "a b"}}, ["google_secrets.A: is not the name of a secret"]),
         (
-            {"variables": {"A": "x"}, "google_secrets": {"A": "n"}},
-            ["google_secrets.A: is also in variables"],
+            {"env": {"A": "x"}, "google_secrets": {"A": "n"}},
+            ["google_secrets.A: is also in env"],
         ),
         ({"preset": "wandb", "values": {"api_key": "x"}}, []),
         ({"preset": "wandb"}, ["values.api_key: is missing, but preset wandb needs it"]),
@@ -165,7 +165,7 @@ def test_what_is_wrong_with_a_set(entry: dict[str, Any], wrong: list[str]) -> No
 
 def test_presets_are_what_the_tools_read() -> None:
     def resolved(preset: str, **values: str) -> rules.SecretSet:
-        write = ["files", "variables"]
+        write = ["files", "env"]
         return rules.resolve({"name": "n", "preset": preset, "values": values, "write": write}, "p")
 
     wandb = resolved("wandb", api_key="k", base_url="https://wandb.example.com:8080/")
@@ -248,8 +248,8 @@ def test_the_fleet_file_is_told_without_values() -> None:
         "fleet_users": [{"name": "alice"}, {"name": "bob"}],
         "fleet_slices": [{"name": "pair"}],
         "fleet_secrets": [
-            {"name": "a", "owner": "alice", "variables": {"A": "hush\x01"}, "slices": ["solo"]},
-            {"name": "b", "owner": "carol"},
+            {"name": "a", "user": "alice", "env": {"A": "hush\x01"}, "slices": ["solo"]},
+            {"name": "b", "user": "carol"},
         ],
     }
     found = [str(problem) for problem in check_env_secrets(data)]

@@ -119,7 +119,7 @@ def test_the_server_binds_the_folder_to_the_path_of_the_clients():
     [("give_up", "softerr,timeo=100,retrans=2"), ("wait", "hard")],
 )
 def test_patience(when_away, options):
-    found = files(plan([{**TEAM, "when_away": when_away}], HOSTS, Me("pair", 0, "a")), Times())
+    found = files(plan([{**TEAM, "on_timeout": when_away}], HOSTS, Me("pair", 0, "a")), Times())
     assert f"rw,{options},retry=0," in found[f"{UNITS}/mnt-team.mount"]
     assert "TimeoutIdleSec=600" in found[f"{UNITS}/mnt-team.automount"]
 
@@ -137,7 +137,7 @@ def test_unit_names_are_those_of_systemd():
         ({"path": "/mnt/../etc"}, "path"),
         ({"path": "/mnt/x y"}, "path"),
         ({"export_path": "/srv/x/"}, "export_path"),
-        ({"mode": "777x"}, "mode"),
+        ({"permissions": "777x"}, "permissions"),
         ({"worker": -1}, "worker"),
         ({"server": "10.0.0.1"}, "slice"),
         ({"slice": None}, "slice"),
@@ -146,7 +146,7 @@ def test_unit_names_are_those_of_systemd():
 )
 def test_wrong_shares_are_named_by_their_key(share, key):
     assert [found[0] for found in problems_of({**TEAM, **share})] == [key]
-    assert problems_of({**TEAM, "mode": "1777"}) == []
+    assert problems_of({**TEAM, "permissions": "1777"}) == []
 
 
 def test_the_inventory_says_where_everybody_is():

@@ -25,7 +25,7 @@ def fleet(*shares: dict[str, Any]) -> dict[str, Any]:
     [
         ({"slice": "sole"}, "slice"),
         ({"slices": ["pair", "pear"]}, "slices[1]"),
-        ({"owner": "alise"}, "owner"),
+        ({"user": "alise"}, "user"),
         ({"path": "team"}, "path"),
         ({"server": "10.0.0.1"}, "slice"),
     ],
@@ -54,5 +54,5 @@ def test_two_shares_cannot_have_one_name_or_place() -> None:
 
 
 def test_what_is_right_has_no_problem() -> None:
-    nas = {"name": "nas", "path": "/mnt/nas", "server": "nas.example", "owner": "alice"}
+    nas = {"name": "nas", "path": "/mnt/nas", "server": "nas.example", "user": "alice"}
     assert check_nfs_share(fleet(TEAM, nas)) == []

@@ -18,7 +18,7 @@ FLEET: dict[str, Any] = {
     "fleet_venvs": [
         {"name": "jax", "path": "/opt/venvs/jax", "packages": ["ipykernel"]},
     ],
-    "fleet_secrets": [{"name": "wandb", "owner": "alice"}],
+    "fleet_secrets": [{"name": "wandb", "user": "alice"}],
 }
 NOTEBOOK = {"name": "a", "user": "alice", "port": 8888}
 BOARD = {"name": "b", "user": "alice", "port": 6006, "logs": {"run": "/home/alice/logs"}}
@@ -53,7 +53,7 @@ def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
             "[1].port",
             "on the same host",
         ),
-        ([{"folder": "notebooks"}], "[0].folder", "not a whole path"),
+        ([{"path": "notebooks"}], "[0].path", "not a whole path"),
         ([{"memory_max": "lots"}], "[0].memory_max", "8G"),
         ([{"env": {"A-B": "1"}}], "[0].env.A-B", "not the name"),
         ([{"token": "secret"}], "[0].token", "JUPYTER_TOKEN"),

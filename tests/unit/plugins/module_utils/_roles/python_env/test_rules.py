@@ -24,7 +24,7 @@ def venv(**changes: Any) -> dict[str, Any]:
     ("entry", "field", "words"),
     [
         ({"path": "venv"}, "path", "Begin it with /"),
-        ({"owner": "alise"}, "owner", "Did you mean alice?"),
+        ({"user": "alise"}, "user", "Did you mean alice?"),
         ({"slices": ["sola"]}, "slices[0]", "Did you mean solo?"),
         ({"requirements": "model/requirements.txt"}, "requirements", "Did you mean models?"),
         ({"editable": ["/code", "nomodel[dev]"]}, "editable[1]", "is not a tree"),
@@ -59,7 +59,7 @@ def test_conda_has_to_come_from_somewhere() -> None:
 
 def test_what_is_right_is_not_reported() -> None:
     entry = venv(
-        owner="alice",
+        user="alice",
         slices=["solo"],
         requirements="models/requirements.txt",
         editable=["models[dev]", "/code"],
@@ -71,7 +71,7 @@ def test_what_is_right_is_not_reported() -> None:
 
 @pytest.mark.parametrize("user", ["bob", "root", "*"])
 def test_nobody_else_begins_in_the_venv_of_a_user(user: str) -> None:
-    entry = venv(owner="alice", activate_for=["alice", user])
+    entry = venv(user="alice", activate_for=["alice", user])
     (problem,) = check_python_env({**FLEET, "fleet_venvs": [entry]})
     assert (problem.field, problem.value) == ("fleet_venvs[0].activate_for[1]", user)
     assert problem.remedy == "Name alice only, or let root own the venv"

@@ -13,7 +13,7 @@ FLEET: dict[str, Any] = {
     "fleet_slices": [{"name": "solo"}, {"name": "pair"}],
     "fleet_users": [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}],
     "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
-    "fleet_secrets": [{"name": "wandb", "owner": "bob"}],
+    "fleet_secrets": [{"name": "wandb", "user": "bob"}],
     "fleet_ray_head": "pair-w0",
     "fleet_ray_user": "alice",
 }

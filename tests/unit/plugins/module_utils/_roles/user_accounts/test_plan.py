@@ -303,9 +303,9 @@ def test_a_home_that_is_missing_is_made() -> None:
         (0o711, {}, 0o710),
         (0o750, {}, None),
         (0o700, {}, None),
-        (0o755, {"home_mode": "0755"}, None),
-        (0o750, {"home_mode": "0755"}, 0o755),
-        (0o755, {"home_mode": "700"}, 0o700),
+        (0o755, {"home_permissions": "0755"}, None),
+        (0o750, {"home_permissions": "0755"}, 0o755),
+        (0o755, {"home_permissions": "700"}, 0o700),
     ],
 )
 def test_others_get_into_no_home_that_is_not_declared_so(

@@ -34,8 +34,16 @@ RUN = {"name": "digits", "user": "alice", "slices": ["pair"]}
         (fleet({**ALICE, "sudo": ["ls"]}), "users[0].sudo[0]", ["whole path"]),
         (fleet({**ALICE, "sudo": ["/bin/ls\nALL"]}), "users[0].sudo[0]", ["one line"]),
         (fleet({**ALICE, "shell": "zsh"}), "users[0].shell", ["whole path"]),
-        (fleet({**ALICE, "home_mode": "0777"}), "users[0].home_mode", ["0750", "0700"]),
-        (fleet({**ALICE, "home_mode": "0644"}), "users[0].home_mode", ["permissions of a home"]),
+        (
+            fleet({**ALICE, "home_permissions": "0777"}),
+            "users[0].home_permissions",
+            ["0750", "0700"],
+        ),
+        (
+            fleet({**ALICE, "home_permissions": "0644"}),
+            "users[0].home_permissions",
+            ["permissions of a home"],
+        ),
         (fleet({**ALICE, "home": "/home"}), "users[0].home", ["/home/alice"]),
         (fleet({**ALICE, "home": "/"}), "users[0].home", ["cannot be"]),
         (fleet({**ALICE, "home": "/home/alice/"}), "users[0].home", ["slash"]),
@@ -56,8 +64,8 @@ RUN = {"name": "digits", "user": "alice", "slices": ["pair"]}
         (fleet({"name": "ubuntu", "slices": ["solo"]}, fleet_ssh_user="ubuntu"), "slices", ["log"]),
         (fleet(GONE, fleet_runs=[RUN]), "fleet_runs[0].user", ["state: absent"]),
         (
-            fleet(GONE, fleet_venvs=[{"owner": "alice"}]),
-            "fleet_venvs[0].owner",
+            fleet(GONE, fleet_venvs=[{"user": "alice"}]),
+            "fleet_venvs[0].user",
             ["state: absent"],
         ),
         (

@@ -34,7 +34,7 @@ REPO = {"repo": "https://example.com/dots.git"}
         (fleet({"slices": ["solo"]}, {}), "shells[1].user", ["already"]),
         (fleet({}, {"slices": ["solo"]}), "shells[1].user", ["already"]),
         (fleet({"dotfiles": {}}), "shells[0].dotfiles", ["neither"]),
-        (fleet({"dotfiles": {**REPO, "folder": "x"}}), "shells[0].dotfiles", ["both"]),
+        (fleet({"dotfiles": {**REPO, "local_path": "x"}}), "shells[0].dotfiles", ["both"]),
         (fleet({"dotfiles": {"repo": "--upload-pack=x"}}), "dotfiles.repo", ["dash"]),
         (fleet({"dotfiles": {**REPO, "version": "-x"}}), "dotfiles.version", ["branch"]),
         (fleet({"dotfiles": {**REPO, "subfolder": "../x"}}), "dotfiles.subfolder", ["out of"]),
@@ -61,7 +61,7 @@ def test_one_problem_names_field_and_remedy(
         fleet({"slices": ["solo"]}, {"slices": ["pair"], "dotfiles": REPO}),
         fleet({"theme": "agnoster", "plugins": ["git", "zsh-autosuggestions"]}),
         fleet(fleet_shell_editor="code --wait"),
-        fleet({"dotfiles": {"folder": "~/dots", "subfolder": "home"}}),
+        fleet({"dotfiles": {"local_path": "~/dots", "subfolder": "home"}}),
     ],
 )
 def test_what_is_right_has_no_problem(data: dict[str, Any]) -> None:

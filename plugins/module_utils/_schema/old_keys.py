@@ -1,0 +1,61 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keys and choices of entries that version 0.1.0 named otherwise, with the new names. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_ATTACHED = {"mode": "read_only: true or false", "worker_ids": "workers"}
+
+# Old key and its successor, by where the key stands: the variable, and the key above if it is
+# deeper. A successor with a colon has other values, too.
+OLD_KEYS: Mapping[str, Mapping[str, str]] = {
+    "fleet_buckets": {
+        "owner": "user",
+        "file_mode": "file_permissions",
+        "dir_mode": "dir_permissions",
+    },
+    "fleet_code": {"owner": "user", "dest": "path", "folder": "local_path"},
+    "fleet_disk_mounts": {"owner": "user", "mount": "path", "mode": "permissions"},
+    "fleet_secrets": {"owner": "user", "variables": "env", "login": "in_login_shell"},
+    "fleet_disks": {"mode": _ATTACHED["mode"]},
+    "fleet_self_setup": {"folder": "local_path"},
+    "fleet_slices.data_disks": _ATTACHED,
+    "fleet_git_hosts": {"login": "user"},
+    "fleet_shares": {
+        "owner": "user",
+        "mode": "permissions",
+        "when_away": "on_timeout: error or wait",
+    },
+    "fleet_notebooks": {"folder": "path"},
+    "fleet_index_credentials": {"username": "user"},
+    "fleet_venvs": {"owner": "user", "environment": "build_env"},
+    "fleet_users": {"home_mode": "home_permissions"},
+    "fleet_shells.dotfiles": {"folder": "local_path"},
+}
+
+# Old choices of a key and their successors, by where the key stands.
+OLD_WORDS: Mapping[str, Mapping[str, str]] = {
+    "fleet_secrets.write": {"variables": "env"},
+    "fleet_allocations.tier": {"preemptible": "spot"},
+    "fleet_prices.tier": {"preemptible": "spot"},
+    "fleet_slices.tier": {"preemptible": "spot"},
+    "fleet_shares.on_timeout": {"give_up": "error"},
+}
+
+
+def place_of(field: str) -> str:
+    """Return the place of a field as the tables name it: `fleet_disks[0].name` has no index."""
+    return re.sub(r"\[\d+\]", "", field).rstrip(".")
+
+
+def successor(prefix: str, key: str) -> str | None:
+    """Return what to write for an old key below a prefix as `fleet_disks[0].`; None for others."""
+    return OLD_KEYS.get(place_of(prefix), {}).get(key)
+
+
+def renamed_to(prefix: str, key: str, given: Iterable[str]) -> bool:
+    """Return whether one of the given keys is an old name of this key."""
+    return any((successor(prefix, old) or "").split(":")[0] == key for old in given)

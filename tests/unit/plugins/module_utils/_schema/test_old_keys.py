@@ -1,0 +1,94 @@
+"""Old keys of entries are refused with the new one, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import AROUND
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
+    check_fleet_file,
+    role_keys,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import LISTS
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import OLD_KEYS, OLD_WORDS
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
+
+ROLES = role_keys(fleet_options())
+KEYS = {
+    **{name: Key("list", options=keys) for name, keys in LISTS.items()},
+    **AROUND,
+    **SELF_SETUP,
+    **ROLES,
+}
+WORDS = [
+    pytest.param(place, old, new, id=f"{place}.{old}")
+    for place, renamed in OLD_KEYS.items()
+    for old, new in renamed.items()
+]
+
+
+def options_at(place: str) -> Any:
+    variable, *deeper = place.split(".")
+    options = KEYS[variable].options
+    for name in deeper:
+        options = options[name].options
+    return options
+
+
+def around(place: str, entry: dict[str, Any]) -> tuple[str, Any]:
+    """Return the variable with an entry at a place, each above it with nothing else."""
+    variable, *deeper = place.split(".")
+    levels = [KEYS[variable]]
+    for name in deeper:
+        levels.append(levels[-1].options[name])
+    value: Any = entry
+    for level, name in reversed([*zip(levels, ["", *deeper], strict=True)]):
+        value = [value] if level.type == "list" else value
+        value = {name: value} if name else value
+    return variable, value
+
+
+@pytest.mark.parametrize(("place", "old", "new"), WORDS)
+def test_the_new_key_is_there_and_the_old_one_is_not(place: str, old: str, new: str) -> None:
+    options = options_at(place)
+    assert new.split(":")[0] in options
+    assert old not in options
+
+
+@pytest.mark.parametrize(("place", "old", "new"), WORDS)
+def test_an_old_key_is_refused_with_the_new_one(place: str, old: str, new: str) -> None:
+    variable, value = around(place, {old: "0755"})
+    found = [str(one) for one in check_fleet_file({variable: value}, ROLES)]
+    (told,) = [text for text in found if "is the key's old name" in text]
+    assert told.split(" = ")[0].split(": ")[0].endswith(f".{old}")
+    assert told.endswith(f"is the key's old name. Write {new}.")
+    # What stands there under its old name is not missing, too.
+    assert not [text for text in found if f".{new}: is missing" in text]
+
+
+def test_all_are_refused_at_once_and_no_secret_is_shown() -> None:
+    data = {
+        "fleet_code": [{"name": "a", "owner": "root", "folder": "code"}],
+        "fleet_secrets": [{"name": "s", "variables": {"TOKEN": "hush"}, "slices": "all"}],
+    }
+    found = [str(one) for one in check_fleet_file(data, ROLES)]
+    assert "fleet_code[0].owner = 'root': is the key's old name. Write user." in found
+    assert "fleet_code[0].folder = 'code': is the key's old name. Write local_path." in found
+    assert "fleet_secrets[0].variables: is the key's old name. Write env." in found
+    assert [text for text in found if text.startswith("fleet_secrets[0].slices")]
+    assert "hush" not in " ".join(found)
+
+
+@pytest.mark.parametrize("place", OLD_WORDS)
+def test_an_old_choice_is_refused_with_the_new_one(place: str) -> None:
+    above, key = place.rsplit(".", 1)
+    for old, new in OLD_WORDS[place].items():
+        option = options_at(above)[key]
+        assert new in option.choices
+        assert old not in option.choices
+        variable, value = around(above, {key: [old] if option.type == "list" else old})
+        found = [str(one) for one in check_fleet_file({variable: value}, ROLES)]
+        assert [text for text in found if text.endswith(f"Write {new}, its new name.")]

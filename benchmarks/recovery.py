@@ -45,7 +45,7 @@ RUN = {
     **FLEET["fleet_runs"][0],
     "command": COMMAND,
     # Each of the failures that are made here shall be the first one, as it is in life.
-    "fail_fast_seconds": 1,
+    "fail_fast_window": "1s",
 }
 SAID = {
     **FLEET,
@@ -53,7 +53,7 @@ SAID = {
     "fleet_code": [{**FLEET["fleet_code"][0], "slices": [SOLO]}],
     "fleet_runs": [RUN],
     # As the role has it.
-    "fleet_run_lost_seconds": 30,
+    "fleet_run_lost_after": "30s",
 }
 MOST = {KILLED: 5.0, REBOOTED: 8.0, PREEMPTED: 10.0}
 """Seconds beyond the yardstick."""

@@ -15,9 +15,9 @@ from ..plugin_utils._fleet.declared import Declared
 
 DEFAULTS = {
     "fleet_drill_worker": 0,
-    "fleet_drill_seconds": 60,
-    "fleet_drill_timeout": 900,
-    "fleet_drill_settle": 60,
+    "fleet_drill_duration": "1m",
+    "fleet_drill_timeout": "15m",
+    "fleet_drill_settle": "1m",
 }
 NAMES = (*NUMBERS, "fleet_run", "fleet_drills", "fleet_drill_slice")
 

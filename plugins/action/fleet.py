@@ -33,6 +33,7 @@ from ..module_utils._fleet.resting import Rest, RestBook, book_of
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
 from ..module_utils._fleet_file.prices import parse_prices
+from ..module_utils._tpu.queued_spec import seconds_of
 from ..plugin_utils._core import progress
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._core.stoppable import stoppable
@@ -85,6 +86,8 @@ class ActionModule(ActionBase):
             return arguments
         others = {"wait_for": "fleet_wait", "wait_timeout": "fleet_slice_timeout"}
         asked = said_of(variables, template, ASKED, **others)
+        if "wait_timeout" in asked:
+            asked["wait_timeout"] = seconds_of("fleet_slice_timeout", asked["wait_timeout"])
         files = files_in(asked.pop("state_dir", ""))
         return {**options_of(variables, template), **asked, **files, **arguments}
 

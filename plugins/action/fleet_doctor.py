@@ -27,7 +27,7 @@ SHARED = ("api_endpoint", "access_token", "service_account_file", "impersonate_s
 # What the fleet file says, as variables fleet_<option>; and others.
 DECLARED = ("project", "api_endpoint", "allocations", "slices", "zone", "owner")
 NAMED = {
-    "warn_days": "fleet_allocation_warn_days",
+    "warn_before": "fleet_allocation_warn_before",
     "ssh_key": "fleet_ssh_private_key_file",
     "time_limit": "doctor_time_limit",
 }

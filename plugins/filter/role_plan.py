@@ -47,6 +47,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
 from ansible.plugins.filter.core import to_json
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -55,6 +56,7 @@ from ..module_utils._roles.notebook_server import services as notebooks
 from ..module_utils._roles.ray_cluster import services as ray
 from ..module_utils._roles.tensorboard_server import services as boards
 from ..module_utils._roles.training_run import definition
+from ..module_utils._schema.durations import in_seconds
 from ..plugin_utils._roles.specs import defaults_of_entries
 from ..plugin_utils._roles.variables import RoleVariables
 
@@ -71,7 +73,16 @@ def role_plan(context: Context, role: str, **more: Any) -> dict[str, Any]:
     """Plan what a role puts on a machine."""
     # Dates, and what else YAML has and JSON has not, become the texts that land in files.
     variables = json.loads(to_json(dict(RoleVariables(role, context))))
-    return PLANS[role](variables, defaults_of_entries(role), **more)
+    try:
+        plain = {name: in_seconds(name, value) for name, value in variables.items()}
+        # Most variables have no entries.
+        defaults = {
+            name: in_seconds(name, keys) if keys else {}
+            for name, keys in defaults_of_entries(role).items()
+        }
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from None
+    return PLANS[role](plain, defaults, **more)
 
 
 class FilterModule:

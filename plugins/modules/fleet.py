@@ -38,7 +38,7 @@ options:
       - The slices, as C(fleet_slices) of the fleet file has them. Every key is explained in
         C(docs/fleet-file.md) of the collection.
       - Where it is not given, they are those of the fleet file, and so are O(zone), O(allocations),
-        O(prices), O(warn_days), O(owner), O(self_setup), O(prune) and O(marks) where they are not
+        O(prices), O(warn_before), O(owner), O(self_setup), O(prune) and O(marks) where they are not
         given; each is taken from the variable of the play that says it.
     type: list
     elements: dict
@@ -58,10 +58,10 @@ options:
     type: list
     elements: dict
     default: []
-  warn_days:
-    description: How many days before the end of an allocation to warn.
-    type: float
-    default: 7
+  warn_before:
+    description: How long before the end of an allocation to warn.
+    type: str
+    default: 7d
   owner:
     description:
       - Value of the label C(tpu-fleet) that says whose a resource is. Two fleets in one project

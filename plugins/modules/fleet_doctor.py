@@ -58,11 +58,10 @@ options:
     type: list
     elements: dict
     default: []
-  warn_days:
-    description: Number of days before the end of an entry of the grant from which the doctor
-      warns.
-    type: float
-    default: 7
+  warn_before:
+    description: How long before the end of an entry of the grant the doctor begins to warn.
+    type: str
+    default: 7d
   owner:
     description: Value of the label C(tpu-fleet) of this fleet's resources.
     type: str

@@ -29,10 +29,10 @@ options:
       - Prices that come before those of the collection, as C(fleet_prices) of the fleet file has
         them.
     type: raw
-  warn_days:
-    description: From how many days before the end of an entry it is in RV(grant_warnings).
-    type: float
-    default: 7
+  warn_before:
+    description: How long before its end an entry is in RV(grant_warnings).
+    type: str
+    default: 7d
   owner:
     description: Value of the label C(tpu-fleet) of this fleet's resources.
     type: str

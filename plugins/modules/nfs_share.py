@@ -51,8 +51,8 @@ def main() -> None:
     times = Times(
         settings["timeout"],
         settings["mount_timeout"],
-        settings["idle_timeout"],
-        settings["grace_seconds"],
+        settings["idle_timeout"] or 0,
+        settings["grace"],
     )
     me = Me(settings["slice"], settings["worker_index"], settings["zone"])
     wanted = plan(

@@ -60,7 +60,7 @@ variables of groups and hosts; all others are your own.
 at once, with field, value and remedy.
 
 Required keys are marked with *. `texts` is a list of texts, `entries` a list of mappings; `any` is
-explained beside it.
+explained beside it. A `duration` has its unit: `90s`, `30m`, `12h`, `2d`, or `1h30m`.
 """
 COMMON_ABOUT = "These mean the same wherever a table says that it has them:"
 
@@ -93,6 +93,7 @@ TYPES = {
     "dict": "mapping",
     "any": "any",
     "list": "list",
+    "duration": "duration",
 }
 LISTS_OF = {"str": "texts", "dict": "entries", "int": "integers", "any": "values"}
 # What the descriptions of roles name, and what the fleet file has in its place.

@@ -15,6 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around impor
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.durations import DURATION
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     LISTS,
     PLAYBOOK_VARIABLES,
@@ -39,6 +40,7 @@ TYPES = {
     "bool": "boolean",
     "list": "array",
     "dict": "object",
+    "duration": "string",
 }
 # What playbooks take on the command line, and nothing checks.
 OTHERS = "fleet_(drill|github|login)_"
@@ -132,6 +134,8 @@ def of(key: Key, option: Mapping[str, Any]) -> Schema:
         kind |= mapping(key.options, option)
     if key.type == "str":
         return described(kind, key, option)
+    if key.type == "duration":
+        kind["pattern"] = f"^{DURATION}$"
     # Validators name the fault within `else`; within anyOf they would blame the whole value.
     return described({"if": TEMPLATE, "else": kind}, key, option)
 

@@ -169,7 +169,7 @@ NODES = (
 PARAMS: dict[str, Any] = {
     "owner": "managed",
     "zone": ZONE,
-    "warn_days": 7,
+    "warn_before": "7d",
     "prices": None,
     "allocations": [
         {"zone": ZONE, "generation": "v4", "tier": "on_demand", "chips": 12, "ends": "2026-12-20"},

@@ -44,13 +44,13 @@ def test_no_variable_of_a_role_is_taken_for_a_misspelling() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
-        ("fleet_apt_lock_timeout", "600", None),
+        ("fleet_apt_lock_timeout", "10m", None),
         (
             "fleet_apt_lock_timeout",
             "ten",
-            "fleet_apt_lock_timeout = 'ten': must be a whole",
+            "fleet_apt_lock_timeout = 'ten': is not a duration",
         ),
-        ("fleet_apt_lock_timeout", True, "fleet_apt_lock_timeout = True: must be a whole"),
+        ("fleet_apt_lock_timeout", True, "fleet_apt_lock_timeout = True: is not a duration"),
         ("fleet_compile_bytecode", "no", None),
         ("fleet_compile_bytecode", "nein", "must be true or false"),
         ("fleet_base_packages", ["tmux", {}], "fleet_base_packages[1] = {}: must be a text"),

@@ -34,6 +34,7 @@ from .._schema.accelerators import parse as parse_accelerator
 from .._tpu.client import ALL_ZONES, Client
 from .._tpu.model import COMPUTE, TPU
 from .._tpu.queued_facts import reason_of
+from .._tpu.queued_spec import seconds_of
 from .._wire.auth import HAS_GOOGLE_AUTH, AuthOptions, destination, find_credentials
 from .._wire.transport import Quoted, Transport
 
@@ -118,13 +119,13 @@ def grant(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
 
     `params` are the options of the module.
     """
-    warn_days, owner = params["warn_days"], params["owner"]
+    warn_before, owner = seconds_of("warn_before", params["warn_before"]), params["owner"]
     try:
         granted = parse_allocations(params["allocations"])
         listed, waiting = everything(client, granted)
         nodes, queued = listed.items, waiting.items
         now = client.transport.server_time()
-        warnings = granted.warnings(holdings_of(nodes, queued), now, warn_days, owner)
+        warnings = granted.warnings(holdings_of(nodes, queued), now, warn_before, owner)
         unreachable = frozenset([*listed.unreachable, *waiting.unreachable])
         world = World(tuple(nodes), tuple(queued), unreachable, now)
         missing = _missing(client, params, world)

@@ -589,7 +589,7 @@ class _Planner:
         """Return what a user should know early."""
         fleet, over = self.fleet, [node for node in self.world.nodes if self._outlives(node)]
         held = holdings_of((n for n in self.world.nodes if n not in over), self.world.queued)
-        found = fleet.grant.warnings(held, self.world.now, fleet.warn_days, fleet.owner)
+        found = fleet.grant.warnings(held, self.world.now, fleet.warn_before, fleet.owner)
         deletes = {want.name for want in fleet.slices if want.on_grant_end == "delete"}
         for node in over:
             how = "delete it, or set on_grant_end: delete and run tpu-fleet grant expire"

@@ -23,6 +23,7 @@ from .._tpu.client import Client
 from .._tpu.model import Node
 from .._tpu.queued_facts import reason_of
 from .._tpu.queued_resources import QueuedResource
+from .._tpu.queued_spec import seconds_of
 from .._tpu.workers import maintenance_text, unavailable_reason, worker_count
 from .apis import everything
 from .costs import Cost, costs_of
@@ -35,7 +36,7 @@ DECLARED = {
         option: f"fleet_{option}"
         for option in ("project", "api_endpoint", "allocations", "prices", "owner")
     },
-    "warn_days": "fleet_allocation_warn_days",
+    "warn_before": "fleet_allocation_warn_before",
 }
 
 
@@ -132,7 +133,9 @@ def usage_at(
     own = holdings[: len(nodes)]
     costs = costs_of(nodes, own, grant, prices, now)
     owner, used = params["owner"], _grant(grant, holdings, now)
-    warnings = grant.warnings(holdings, now, params["warn_days"], owner)
+    warnings = grant.warnings(
+        holdings, now, seconds_of("warn_before", params["warn_before"]), owner
+    )
     return {
         "lines": [*map(_line, used["allocations"]), *warnings],
         "grant": used,

@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from .._roles.rules_by_role import ROLE_RULES
+from .._schema.durations import DURATIONS
 from .._schema.keys import PLAYBOOK_VARIABLES, Key, Problem, check_keys, check_shape
-from .._schema.names import FLEET_NAMES
+from .._schema.names import FLEET_NAMES, fleet_name
 from .._schema.refs import references_together
 from .fleet import VARIABLES, fleet_rules
 
@@ -22,6 +23,13 @@ from .fleet import VARIABLES, fleet_rules
 _OF_ROLE = re.compile(r"([a-z]+_[a-z]+)_")
 # What a field is in: an entry of a list, or else a variable.
 _ENTRY = re.compile(r"(\w+(?:\[\d+\])?).*")
+# By the names of roles and of the fleet file.
+_DURATIONS = {
+    f"{name}{place.removeprefix(own)}"
+    for place in DURATIONS
+    for own in [place.partition(".")[0]]
+    for name in (own, fleet_name(own))
+}
 _TYPES = {"path": "str", "raw": "any", "float": "number", "jsonarg": "any", "json": "any"}
 # What -e on the command line makes of numbers and flags; Ansible makes them what they were.
 _TEXTS = {
@@ -31,15 +39,17 @@ _TEXTS = {
 }
 
 
-def role_keys(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Key]:
+def role_keys(options: Mapping[str, Mapping[str, Any]], above: str = "") -> dict[str, Key]:
     """Turn options of an argument specification into keys of the fleet file."""
     return {
         name: Key(
-            type=_TYPES.get(option["type"], option["type"]),
+            type="duration"
+            if f"{above}{name}" in _DURATIONS
+            else _TYPES.get(option["type"], option["type"]),
             required=bool(option.get("required")),
             choices=tuple(option.get("choices", ())),
             elements=_TYPES.get(option.get("elements", ""), option.get("elements")),
-            options=role_keys(option.get("options", {})),
+            options=role_keys(option.get("options", {}), f"{above}{name}."),
             secret=bool(option.get("no_log")),
         )
         for name, option in options.items()

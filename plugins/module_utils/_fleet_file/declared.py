@@ -53,7 +53,8 @@ class Slice:
     on_preempt: str = "recreate"
     on_grant_end: str = KEEP
     on_finish: str = KEEP
-    idle_minutes: int = 0
+    # In seconds; None is never.
+    idle_after: int | None = None
     # Of its runs, where it may be put to rest for them.
     mark: str = ""
     recreate: bool = False
@@ -80,7 +81,6 @@ class Slice:
             kind = machine_types.accelerator_type_of(machine_type, topology)
             types = [kind] if kind else []
         zones = _one_or_list(entry, "zone", "zones") or ([default_zone] if default_zone else [])
-        minutes = entry.get("idle_minutes")
         tier = text_of(entry, "tier") or TIERS[0]
         return cls(
             name=text_of(entry, "name") or "",
@@ -99,7 +99,7 @@ class Slice:
             on_preempt=text_of(entry, "on_preempt") or "recreate",
             on_grant_end=text_of(entry, "on_grant_end") or KEEP,
             on_finish=text_of(entry, "on_finish") or KEEP,
-            idle_minutes=minutes if isinstance(minutes, int) else 0,
+            idle_after=parse_duration(text_of(entry, "idle_after") or ""),
             mark=mark or "",
             recreate=bool(entry.get("recreate")),
             adopt=bool(entry.get("adopt")),
@@ -179,7 +179,8 @@ class Fleet:
     stop: frozenset[str] = frozenset()
     # Slices to look after; of the others nothing is created, changed or deleted. Empty: all.
     only: frozenset[str] = frozenset()
-    warn_days: float = 7.0
+    # In seconds.
+    warn_before: float = 7.0 * 86400
     _specs: dict[tuple[str, Place], NodeSpec] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -208,7 +209,7 @@ class Fleet:
             teardown=teardown | {name for name in finish if ends.get(name) == DELETE},
             stop=frozenset(name for name in finish if ends.get(name) == STOP),
             only=frozenset(params.get("only") or ()),
-            warn_days=float(params.get("warn_days") or 0),
+            warn_before=parse_duration(params.get("warn_before") or "") or 0,
         )
         unknown = sorted(teardown - set(ends))
         if unknown:

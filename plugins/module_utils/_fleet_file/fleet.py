@@ -24,7 +24,7 @@ PLANNED = {
     "zone": "fleet_zone",
     "allocations": "fleet_allocations",
     "prices": "fleet_prices",
-    "warn_days": "fleet_allocation_warn_days",
+    "warn_before": "fleet_allocation_warn_before",
     "owner": "fleet_owner",
     "self_setup": "fleet_self_setup",
     "prune": "fleet_prune",
@@ -64,17 +64,9 @@ def _check_scalars(data: Mapping[str, Any]) -> list[Problem]:
         remedy = "Give the project id, as gcloud projects list shows it in its first column"
         problems.append(Problem("fleet_project", project, "is not a project id", remedy))
     problems += by_rule(data, "", "fleet_zone", rules.zone, rules.ZONE_REMEDY)
-    days = data.get("fleet_allocation_warn_days")
-    if days is not None and not rules.is_number(days):
-        message, remedy = "is not a number of days", "Write 7, or leave it out"
-        problems.append(Problem("fleet_allocation_warn_days", days, message, remedy))
     prune = data.get("fleet_prune")
     if prune is not None and not rules.is_flag(prune):
         problems.append(Problem("fleet_prune", prune, "is neither true nor false", "Write one"))
-    every = text_of(data, "fleet_apply_every")
-    if every and not rules.TIME_SPAN.fullmatch(every):
-        message, remedy = "is not a time as systemd writes it", "Write 30min, 1h or 1day"
-        problems.append(Problem("fleet_apply_every", every, message, remedy))
     key = text_of(data, "fleet_ssh_private_key_file")
     # It is given to ssh as it is.
     if key and not key.startswith(("/", "~")):

@@ -249,16 +249,20 @@ class Grant:
         return [held.chips - sum(draw.values()) for held, draw in zip(holdings, draws, strict=True)]
 
     def warnings(
-        self, holdings: Sequence[Holding], now: datetime, days: float, owner: str
+        self, holdings: Sequence[Holding], now: datetime, before: float, owner: str
     ) -> list[str]:
-        """Say what ends within so many days, and what is held outside of the grant.
+        """Say what ends within so many seconds, and what is held outside of the grant.
 
         Slices of other fleets use the grant up, too, but their own fleet files may declare more.
         """
         lines = []
         used = self.used(holdings, now)
         for entry in self.allocations:
-            if entry.ends and not entry.is_over(now) and entry.ends <= now + timedelta(days=days):
+            if (
+                entry.ends
+                and not entry.is_over(now)
+                and entry.ends <= now + timedelta(seconds=before)
+            ):
                 lines.append(
                     f"{entry.field}: {entry}, until {entry.last_day}, {in_time(entry.ends - now)}; "
                     f"{used[entry.field] or 'none'} of them are in use"

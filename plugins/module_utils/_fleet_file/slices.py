@@ -243,8 +243,6 @@ def _check_queue(field: str, entry: Entry, one: Slice) -> list[Problem]:
         if one.api == COMPUTE:
             remedy = "Use tier: flex_start, or leave it out"
         problems.append(Problem(f"{field}.valid_for", entry["valid_for"], message, remedy))
-    for key in ("valid_for", "max_run_duration"):
-        problems += by_rule(entry, f"{field}.", key, _duration, "Write it as 6h, 90m or 2d")
     if one.reservation and one.tier not in ("reserved", CALENDAR):
         message = f"does not go with tier: {one.tier}"
         remedy = "Set tier: reserved or calendar, or leave the reservation out"
@@ -273,15 +271,11 @@ def _check_disks(field: str, entry: Entry, one: Slice) -> list[Problem]:
 def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
     """Check what happens to the slice after the end of its runs."""
     problems = []
-    how, minutes = one.on_finish, entry.get("idle_minutes")
-    if isinstance(minutes, int) and not isinstance(minutes, bool):
-        place = f"{field}.idle_minutes"
-        if minutes < 0:
-            problems.append(Problem(place, minutes, "is below zero", "Use 0 for never"))
-        elif minutes and how == "keep":
-            message = "has nothing to do, as on_finish says keep"
-            remedy = "Set on_finish to stop or delete, or leave it out"
-            problems.append(Problem(place, minutes, message, remedy))
+    how = one.on_finish
+    if one.idle_after and how == "keep":
+        message = "has nothing to do, as on_finish says keep"
+        remedy = "Set on_finish to stop or delete, or leave it out"
+        problems.append(Problem(f"{field}.idle_after", entry["idle_after"], message, remedy))
     obstacle = _why_never_stopped(one) if how == "stop" else ""
     if obstacle:
         message = f"cannot be done with this slice: the API {obstacle}"
@@ -307,10 +301,6 @@ def _workers_of_shape(one: Slice) -> int | None:
     if not one.machine_type:
         return None
     return machine_types.workers_of(one.machine_type, one.topology) or 1
-
-
-def _duration(text: str) -> str | None:
-    return None if parse_duration(text) else "is not a length of time"
 
 
 def _check_maps(field: str, entry: Entry) -> list[Problem]:

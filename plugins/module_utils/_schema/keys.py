@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .accelerators import GENERATIONS
-from .old_keys import OLD_WORDS, place_of, renamed_to, successor
+from .durations import EXAMPLES, remedy_for, seconds_in
+from .old_keys import OLD_WORDS, in_new_form, place_of, renamed_to, successor
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,10 @@ SCALARS = {
     ),
     "fleet_zone": Key(description="Zone of the slices that name none."),
     # Given with -e on the command line these are texts.
-    "fleet_allocation_warn_days": Key(
-        "any",
-        description="From how many days before the end of an allocation every apply warns.",
-        default="7",
+    "fleet_allocation_warn_before": Key(
+        "duration",
+        description="How long before the end of an allocation every apply begins to warn.",
+        default="7d",
     ),
     "fleet_prune": Key(
         "any",
@@ -87,8 +88,9 @@ SCALARS = {
         default="auto",
     ),
     "fleet_apply_every": Key(
+        "duration",
         description="How often machines that apply the roles to themselves check whether they "
-        "are still as declared, and correct differences: `1h`, as systemd writes times.",
+        "are still as declared, and correct differences.",
         default="never",
     ),
     "fleet_ssh_user": Key(
@@ -212,13 +214,15 @@ SLICE = {
         default="in_turn",
     ),
     "valid_for": Key(
-        description="How long a request waits for capacity, as `6h`, `90m` or `2d`: a queued "
-        "resource, or a flex-start slice of Compute Engine. It never outlives the grant.",
+        "duration",
+        description="How long a request waits for capacity: a queued resource, or a flex-start "
+        "slice of Compute Engine. It never outlives the grant.",
         default="until the grant ends, or without limit",
     ),
     "max_run_duration": Key(
-        description="How long the slice may live, as `4h`; then Google deletes it. Flex-start on "
-        "Compute Engine needs it, up to `7d`."
+        "duration",
+        description="How long the slice may live; then Google deletes it. Flex-start on "
+        "Compute Engine needs it, up to `7d`.",
     ),
     "reservation": Key(
         description="Name of the reservation from which a slice of tier `reserved` or `calendar` "
@@ -244,11 +248,11 @@ SLICE = {
         "[after-the-end.md](after-the-end.md).",
         default="keep",
     ),
-    "idle_minutes": Key(
-        "int",
-        description="After how many minutes it does the same with a slice on which nothing runs, "
-        "no user is logged in and no process holds a chip, however its runs ended. 0 is never.",
-        default="0",
+    "idle_after": Key(
+        "duration",
+        description="After which time it does the same with a slice on which nothing runs, no user "
+        "is logged in and no process holds a chip, however its runs ended.",
+        default="never",
     ),
     "recreate": Key(
         "bool",
@@ -305,8 +309,9 @@ PLAYBOOK_VARIABLES = {
         "runs, or `all`.",
     ),
     "fleet_slice_timeout": Key(
-        default="1800",
-        description="Seconds to wait for the slices.",
+        "duration",
+        default="30m",
+        description="How long to wait for the slices.",
     ),
     "fleet_wait": Key(
         default="all",
@@ -322,20 +327,23 @@ PLAYBOOK_VARIABLES = {
         "[apply.md](apply.md).",
     ),
     "fleet_connection_timeout": Key(
-        default="300",
-        description="Seconds to wait for the login on each worker.",
+        "duration",
+        default="5m",
+        description="How long to wait for the login on each worker.",
     ),
     "fleet_find_attempts": Key(
         default="40",
         description="How many times to look for the workers of new slices.",
     ),
     "fleet_find_interval": Key(
-        default="3",
-        description="How many seconds between two such looks.",
+        "duration",
+        default="3s",
+        description="Time between two such looks.",
     ),
     "fleet_runs_timeout": Key(
-        default="180",
-        description="How many seconds the runs have to be back in `reprovision`.",
+        "duration",
+        default="3m",
+        description="How long the runs have to be back in `reprovision`.",
     ),
     "fleet_results_dir": Key(
         default="`collected` in the folder in which Ansible was started",
@@ -360,6 +368,7 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "bool": (bool, "true or false"),
     "list": (list, "a list"),
     "dict": (dict, "a mapping"),
+    "duration": (str, "a duration"),
 }
 
 _WRITE = {
@@ -369,6 +378,7 @@ _WRITE = {
     "bool": "Write true or false, without quotation marks",
     "list": "Write it as a list: [a, b], or each entry on a line of its own, beginning with a dash",
     "dict": "Write KEY: VALUE below it, each on a line of its own",
+    "duration": f"Write {EXAMPLES}",
 }
 
 
@@ -511,7 +521,8 @@ def _unknown_key(prefix: str, name: str, value: Any, keys: Mapping[str, Key]) ->
     new = successor(prefix, name)
     if new is not None:
         shown = None if keys[new.split(":")[0]].secret else value
-        return Problem(f"{prefix}{name}", shown, "is the key's old name", f"Write {new}")
+        remedy = f"Write {in_new_form(new, value)}"
+        return Problem(f"{prefix}{name}", shown, "is the key's old name", remedy)
     if name in PASSWORDS:
         message = "is not a known key, because there are no passwords: ssh keys open the machines"
         remedy = "Leave it out, and write public keys into keys"
@@ -572,12 +583,16 @@ def _is_a(value: Any, kind: str) -> bool:
         return True
     if kind in ("int", "number") and isinstance(value, bool):
         return False
+    if kind == "duration":
+        return isinstance(value, str) and seconds_in(value) is not None
     return isinstance(value, Mapping if kind == "dict" else _TYPES[kind][0])
 
 
 def _wrong_type(field: str, value: Any, kind: str, secret: bool) -> Problem:
     wanted = _TYPES[kind][1]
     shown = None if secret else value
+    if kind == "duration":
+        return Problem(field, shown, f"is not {wanted}", remedy_for(value))
     if kind == "str" and isinstance(value, (int, float)) and not isinstance(value, bool):
         # YAML reads 3.10 as the number 3.1.
         return Problem(field, shown, f"must be {wanted}, not a number", "Put it in quotes")

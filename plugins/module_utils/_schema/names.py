@@ -36,7 +36,7 @@ FLEET_NAMES: dict[str, str] = {
     "host_base_tcmalloc": "fleet_tcmalloc",
     "host_base_journal_max_mb": "fleet_journal_max_mb",
     "host_base_disk_guard": "fleet_disk_guard",
-    "host_base_disk_guard_minutes": "fleet_disk_guard_minutes",
+    "host_base_disk_guard_interval": "fleet_disk_guard_interval",
     "host_base_disk_guard_full_percent": "fleet_disk_guard_full_percent",
     "host_base_disk_guard_paths": "fleet_disk_guard_paths",
     "user_accounts_users": "fleet_users",
@@ -49,7 +49,7 @@ FLEET_NAMES: dict[str, str] = {
     "nfs_share_timeout": "fleet_share_timeout",
     "nfs_share_mount_timeout": "fleet_share_mount_timeout",
     "nfs_share_idle_timeout": "fleet_share_idle_timeout",
-    "nfs_share_grace_seconds": "fleet_share_grace_seconds",
+    "nfs_share_grace": "fleet_share_grace",
     "nfs_share_when_unsupported": "fleet_share_when_unsupported",
     "nfs_share_on_unreachable": "fleet_share_on_unreachable",
     "nfs_share_apt_lock_timeout": "fleet_apt_lock_timeout",
@@ -175,7 +175,7 @@ FLEET_NAMES: dict[str, str] = {
     "training_run_multislice": "fleet_run_multislice",
     "training_run_peer_port_base": "fleet_run_peer_port_base",
     "training_run_port_base": "fleet_run_port_base",
-    "training_run_lost_seconds": "fleet_run_lost_seconds",
+    "training_run_lost_after": "fleet_run_lost_after",
     "training_run_metadata_url": "fleet_run_metadata_url",
     "training_run_log_bytes": "fleet_run_log_bytes",
     "training_run_log_files": "fleet_run_log_files",
@@ -184,6 +184,11 @@ FLEET_NAMES: dict[str, str] = {
 
 # Variables that are gone, and those that took their place.
 GONE = {
+    "host_base_disk_guard_minutes": "fleet_disk_guard_interval",
+    "nfs_share_grace_seconds": "fleet_share_grace",
+    "training_run_lost_seconds": "fleet_run_lost_after",
+    "fleet_allocation_warn_days": "fleet_allocation_warn_before",
+    "fleet_drill_seconds": "fleet_drill_duration",
     "nfs_share_when_away": "fleet_share_on_unreachable",
     "fleet_await": "fleet_wait",
     "fleet_require": "fleet_wait",

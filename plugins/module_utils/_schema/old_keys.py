@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 _ATTACHED = {"mode": "read_only: true or false", "worker_ids": "workers"}
 
 # Old key and its successor, by where the key stands: the variable, and the key above if it is
-# deeper. A successor with a colon has other values, too.
+# deeper. A successor with a colon has other values, too; in {} goes the old number.
 OLD_KEYS: Mapping[str, Mapping[str, str]] = {
     "fleet_buckets": {
         "owner": "user",
@@ -22,14 +23,23 @@ OLD_KEYS: Mapping[str, Mapping[str, str]] = {
     "fleet_secrets": {"owner": "user", "variables": "env", "login": "in_login_shell"},
     "fleet_disks": {"mode": _ATTACHED["mode"]},
     "fleet_self_setup": {"folder": "local_path"},
+    "fleet_slices": {"idle_minutes": "idle_after: {}m"},
     "fleet_slices.data_disks": _ATTACHED,
+    "fleet_disk_guard_paths": {"min_age_hours": "min_age: {}h"},
+    "fleet_boards": {"reload_seconds": "reload_interval: {}s"},
+    "fleet_runs": {
+        "fail_fast_seconds": "fail_fast_window: {}s",
+        "grace_seconds": "grace: {}s",
+        "hang_seconds": "hang_after: {}s",
+        "checkpoint_lead_seconds": "checkpoint_lead: {}s",
+    },
     "fleet_git_hosts": {"login": "user"},
     "fleet_shares": {
         "owner": "user",
         "mode": "permissions",
         "when_away": "on_timeout: error or wait",
     },
-    "fleet_notebooks": {"folder": "path"},
+    "fleet_notebooks": {"folder": "path", "cull_idle_seconds": "cull_idle_after: {}s"},
     "fleet_index_credentials": {"username": "user"},
     "fleet_venvs": {"owner": "user", "environment": "build_env"},
     "fleet_users": {"home_mode": "home_permissions"},
@@ -54,6 +64,14 @@ def place_of(field: str) -> str:
 def successor(prefix: str, key: str) -> str | None:
     """Return what to write for an old key below a prefix as `fleet_disks[0].`; None for others."""
     return OLD_KEYS.get(place_of(prefix), {}).get(key)
+
+
+def in_new_form(new: str, value: Any) -> str:
+    """Return a successor with the old value in its new form; what was off is null."""
+    if "{}" not in new:
+        return new
+    off = value in (0, "0", -1, "-1")
+    return f"{new.split(':')[0]}: null" if off else new.format(value)
 
 
 def renamed_to(prefix: str, key: str, given: Iterable[str]) -> bool:

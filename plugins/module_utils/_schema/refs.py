@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .durations import seconds_in
 from .keys import UNREADABLE, Problem, did_you_mean, entries, text_of
 from .names import fleet_name
 from .values import IMAGE_USERS, SYSTEM_USERS
@@ -41,13 +43,21 @@ def in_its_slice(data: Mapping[str, Any], role: str) -> list[Problem]:
     return [Problem(f"{role}_worker_index", index, message, remedy)]
 
 
-def at_least(data: Mapping[str, Any], limits: Mapping[str, int]) -> list[Problem]:
-    """Check that numbers are not too small."""
+def at_least(data: Mapping[str, Any], limits: Mapping[str, int | str]) -> list[Problem]:
+    """Check that numbers and durations are not too small."""
     return [
         Problem(name, data[name], "is too small", f"Use {least} or more")
         for name, least in limits.items()
-        if isinstance(data.get(name), int) and data[name] < least
+        if _amount(data.get(name), least) < _amount(least, least)
     ]
+
+
+def _amount(value: Any, least: int | str) -> float:
+    """Return a number, or the seconds of a duration; infinity for what has another type."""
+    if isinstance(least, int):
+        return value if isinstance(value, int) else math.inf
+    found = seconds_in(value) if isinstance(value, str) else None
+    return math.inf if found is None else found
 
 
 def twice_on_a_slice(data: Mapping[str, Any], variable: str, key: str) -> list[Problem]:

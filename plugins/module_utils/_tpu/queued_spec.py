@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from .._core.errors import BadRequest
+from .._schema.durations import remedy_for, seconds_in
 from .model import parse_time
 from .versions import RENAMED, V2ALPHA1, api_version_of
 
@@ -24,8 +24,6 @@ __all__ = [
 QUEUED_TIERS = ("on_demand", "spot", "guaranteed", "reserved", "best_effort", "flex_start")
 ANY_RESERVATION = "-"
 
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+)s?)?")
 # The times; of two together only two points in time make an interval.
 _POLICY = {
     "valid_until_time": "validUntilTime",
@@ -84,19 +82,17 @@ def queued_body(
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the seconds of a duration as users write it: 6h, 90m, 1h30m, 2d, 21600s, 21600."""
-    match = _DURATION.fullmatch(text.strip().lower().replace(" ", ""))
-    seconds = sum(int(match[unit] or 0) * _UNITS[unit] for unit in _UNITS) if match else 0
-    return seconds or None
+    """Return the seconds of a duration as users write it, above 0: 6h, 90m, 1h30m, 2d, 21600s."""
+    return seconds_in(text) or None
 
 
 def seconds_of(option: str, value: str | float) -> int:
     """Return the seconds of an option's duration; raise BadRequest if it is not a duration."""
-    seconds = parse_duration(str(value if isinstance(value, str) else round(value)))
-    if seconds is None:
+    seconds = parse_duration(value) if isinstance(value, str) else round(value)
+    if not seconds:
         raise BadRequest(
             f"{option} is {value!r}, which is not a duration.",
-            remedy="Write a number above 0 with d, h, m or s, for example 6h, 90m or 2d.",
+            remedy=f"{remedy_for(value)}.",
         )
     return seconds
 

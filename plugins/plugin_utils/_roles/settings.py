@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ...module_utils._schema.durations import in_seconds
 from .specs import options_of
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -20,7 +21,7 @@ class WrongSettingsError(Exception):
 
 
 def settings_of(role: str, variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return `settings` and `secrets` of a role's module.
+    """Return `settings` and `secrets` of a role's module; durations are in seconds.
 
     The settings have every option of the role, by its name without the role's, in its declared type
     and with its default. Values with no_log are among the secrets instead, by their path in the
@@ -36,7 +37,10 @@ def settings_of(role: str, variables: Mapping[str, Any]) -> dict[str, dict[str, 
     secrets: dict[str, Any] = {}
     for name, option in options.items():
         key = name.removeprefix(f"{role}_")
-        value = checked.validated_parameters[name]
+        try:
+            value = in_seconds(name, checked.validated_parameters[name])
+        except ValueError as error:
+            raise WrongSettingsError(str(error)) from None
         secrets.update(_taken_out(value, option, key))
         settings[key] = None if key in secrets else value
     return {"settings": settings, "secrets": secrets}

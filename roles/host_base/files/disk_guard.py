@@ -287,7 +287,7 @@ def rules_of(settings: dict) -> list:
         Rule(
             str(entry["path"]),
             int(entry.get("max_mb") or 0) << 20,
-            float(entry.get("min_age_hours") or 0) * 3600,
+            float(entry.get("min_age") or 0),
         )
         for entry in settings["paths"]
     ]

@@ -56,7 +56,7 @@ def drill(
         **({"fleet_drills": ",".join(drills)} if drills else {}),
         **({"fleet_drill_slice": place} if place else {}),
         **({"fleet_drill_worker": worker} if worker is not None else {}),
-        **({"fleet_drill_timeout": timeout} if timeout else {}),
+        **({"fleet_drill_timeout": f"{timeout}s"} if timeout else {}),
     }
     if not yes or how.check:
         foreseen = run_playbook("drill", How(check=True, verbose=how.verbose), asked)

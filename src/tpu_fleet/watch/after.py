@@ -55,7 +55,7 @@ def look_after(
     before = rest is not None and rest.done and (rest.mark, rest.ends) == (one.want.mark, ends)
     if ends and not before:
         return known, Finish(one.want.on_finish, "its runs have finished", ends)
-    if one.want.idle_minutes and now - since >= 60 * one.want.idle_minutes:
+    if one.want.idle_after and now - since >= one.want.idle_after:
         return known, Finish(one.want.on_finish, f"unused for {long(now - since)}", ends)
     return known, None
 

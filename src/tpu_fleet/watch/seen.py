@@ -94,7 +94,7 @@ def stuck(plan: Plan) -> dict[str, str]:
 
 def grant_messages(fleet: Fleet, world: World, plan: Plan, now: float) -> list[Message]:
     """Return the parts of the grant that end soon, and what is outside the grant."""
-    horizon = world.now + timedelta(days=fleet.warn_days)
+    horizon = world.now + timedelta(seconds=fleet.warn_before)
     near = {
         entry.field: entry.ends
         for entry in fleet.grant.allocations

@@ -40,7 +40,7 @@ def drill(cloud: Emulator, play: Play, tmp_path: Path, monkeypatch: pytest.Monke
     hosts = json.dumps({"tpu": {"hosts": {"here": worker}}})
 
     def run(*words: str, ok: bool, **variables: Any) -> str:
-        told = {"fleet_run": "digits", "fleet_drill_timeout": 1, "fleet_drill_settle": 0}
+        told = {"fleet_run": "digits", "fleet_drill_timeout": "1s", "fleet_drill_settle": "0s"}
         more = ("-e", json.dumps({**told, **variables}))
         out = play(
             "ansible-playbook", "tpu.fleet.drill", *more, *words, fleet=FLEET, ok=ok, hosts=hosts

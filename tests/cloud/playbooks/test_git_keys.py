@@ -77,7 +77,7 @@ def test_a_token_that_is_missing_is_told_before_anything_is_done(
         "fleet_github_name": FLEET,
         "fleet_github_api_url": f"{cloud.url}api/v3",
     }
-    given = ("-e", "teardown=ours-0", "-e", "fleet_connection_timeout=0")
+    given = ("-e", "teardown=ours-0", "-e", "fleet_connection_timeout=0s")
     words = ("ansible-playbook", f"tpu.fleet.{playbook}", *given)
     told = play(*words, fleet=fleet, ok=False)
     assert f"There is no token for GitHub, and {title} is registered there" in told

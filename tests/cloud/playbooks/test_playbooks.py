@@ -54,7 +54,7 @@ def test_check_mode_looks_first_and_ends_with_an_error_where_a_slice_cannot_be_h
 
 
 def test_slices_that_are_there_are_shown_as_those_that_come(cloud: Emulator, play: Play) -> None:
-    words = ("ansible-playbook", "tpu.fleet.provision", "-e", "fleet_connection_timeout=0")
+    words = ("ansible-playbook", "tpu.fleet.provision", "-e", "fleet_connection_timeout=0s")
     fleet = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
     cloud.populate(1, prefix="left", labels={"tpu-fleet": "managed"})
     first, again = (play(*words, fleet=fleet, ok=False) for _ in range(2))

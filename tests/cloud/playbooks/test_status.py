@@ -20,7 +20,7 @@ def test_status_shows_the_grant_and_the_costs(cloud: Emulator, play: Play) -> No
     cloud.populate(1, prefix="theirs-too", acceleratorType="v4-16")
     fleet = {
         "fleet_allocations": [{**GRANT, "ends": "2037-01-01"}],
-        "fleet_allocation_warn_days": 100000,
+        "fleet_allocation_warn_before": "100000d",
         "fleet_prices": [
             {
                 "generation": "v4",
@@ -61,9 +61,9 @@ def test_status_shows_what_is_there_when_the_grant_is_wrong(cloud: Emulator, pla
 
 
 def test_a_wrong_value_is_named_as_by_the_module(cloud: Emulator, play: Play) -> None:
-    fleet = {"fleet_allocations": "unrestricted", "fleet_allocation_warn_days": "soon"}
+    fleet = {"fleet_allocations": "unrestricted", "fleet_allocation_warn_before": "soon"}
     out = play("tpu-fleet", "grant", "show", fleet=fleet, ok=False)
-    assert "warn_days" in out
+    assert "warn_before" in out
     assert "Traceback" not in out
 
 

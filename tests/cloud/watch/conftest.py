@@ -28,7 +28,7 @@ NOTHING: dict[str, Any] = {
     "fleet_runs": [],
     "fleet_allocations": "unrestricted",
     # Nobody can log in to an address, and that is to be known at once.
-    "fleet_connection_timeout": 0,
+    "fleet_connection_timeout": "0s",
     "ansible_ssh_extra_args": "-o ProxyCommand=/bin/false",
 }
 

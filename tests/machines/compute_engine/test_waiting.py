@@ -41,7 +41,7 @@ TRAINS: dict[str, Any] = {
 
 def impatient(fleet: ComputeFleet, seconds: int = 5) -> str:
     """Run site.yml, which gives up soon; return what it says, on one line."""
-    told = fleet.play("site.yml", "-e", f"fleet_slice_timeout={seconds}", ok=False)
+    told = fleet.play("site.yml", "-e", f"fleet_slice_timeout={seconds}s", ok=False)
     return " ".join(told.split())
 
 

@@ -44,7 +44,7 @@ FLEET: dict[str, Any] = {
     ],
     "fleet_code": [{"name": "drills", "user": "root", "local_path": "../tests/machines/drills"}],
     # Far less than a partition lasts.
-    "fleet_run_lost_seconds": 10,
+    "fleet_run_lost_after": "10s",
     "fleet_runs": [
         COUNT,
         {**RUN, "name": "both", "slices": [PAIR], "command": "python3 counting.py"},
@@ -127,7 +127,7 @@ def test_nothing_is_done_unless_it_is_meant(fleet: Fleet) -> None:
         ({"fleet_drill_confirm": "digits"}, 'fleet_drill_confirm: "digits" is not'),
         ({"fleet_run": "digits"}, "fleet_run: there is no run 'digits'"),
         ({"fleet_drills": ["flood"]}, "fleet_drills: there is no drill 'flood'"),
-        ({"fleet_drill_seconds": "1"}, "fleet_drill_seconds: '1' is not"),
+        ({"fleet_drill_duration": "1"}, "fleet_drill_duration: '1' is not"),
     ):
         told = fleet.play(*words("count", "kill", **change), ok=False)
         # YAML writes a quote within quotes twice.
@@ -162,7 +162,7 @@ def test_a_run_that_fails_for_good_is_not_back(fleet: Fleet) -> None:
 def test_a_program_that_goes_on_survives_everything(fleet: Fleet) -> None:
     asked = ("kill", "agent", "reboot", "maintenance", "disk", "partition")
     addresses = fleet.cloud()[HOST]["workers"][0]
-    rows = drill(fleet, "count", *asked, ok=True, fleet_drill_seconds=30)
+    rows = drill(fleet, "count", *asked, ok=True, fleet_drill_duration="30s")
     by_name = {row["drill"]: row for row in rows}
     alone = by_name.pop("partition")
     assert (alone["verdict"], "one worker" in alone["says"]) == ("skipped", True)
@@ -188,7 +188,7 @@ def test_a_program_that_goes_on_survives_everything(fleet: Fleet) -> None:
 
 
 def test_the_disk_is_free_again_when_nobody_comes_back(fleet: Fleet) -> None:
-    running = fleet.start("ansible-playbook", *words("count", "disk", fleet_drill_seconds=40))
+    running = fleet.start("ansible-playbook", *words("count", "disk", fleet_drill_duration="40s"))
     try:
         wait_until("a full disk", lambda: free(fleet) < 1000, 240)
     finally:
@@ -198,7 +198,7 @@ def test_the_disk_is_free_again_when_nobody_comes_back(fleet: Fleet) -> None:
 
 
 def test_workers_that_lose_each_other_go_on_together(fleet: Fleet) -> None:
-    (row,) = drill(fleet, "both", "partition", ok=True, fleet_drill_seconds=40)
+    (row,) = drill(fleet, "both", "partition", ok=True, fleet_drill_duration="40s")
     assert row["verdict"] == "survived"
     assert row["attempt_after"] > row["attempt_before"]
     assert 0 <= row["lost_steps"] <= EVERY

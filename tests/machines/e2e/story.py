@@ -41,5 +41,5 @@ FLEET = {
         {"name": "together", "slices": ["pair"], "user": "bob", "command": STEADY},
     ],
     # Short, so that a lost worker is noticed while a test waits.
-    "fleet_run_lost_seconds": 15,
+    "fleet_run_lost_after": "15s",
 }

@@ -29,9 +29,9 @@ DATA = {**TEAM, "name": "data", "path": "/mnt/data", "export_path": "/srv/disk/d
 PEOPLE = [{"name": "alice", "uid": 2001}, {"name": "bob", "uid": 2002}]
 # Short, so that the tests need not wait: what is given up is given up after so many seconds.
 PATIENCE = {
-    "fleet_share_timeout": 12,
-    "fleet_share_mount_timeout": 6,
-    "fleet_share_grace_seconds": 10,
+    "fleet_share_timeout": "12s",
+    "fleet_share_mount_timeout": "6s",
+    "fleet_share_grace": "10s",
 }
 CLIENTS = ("pair-w0", "pair-w1")
 ALL = ("files", *CLIENTS)

@@ -46,7 +46,7 @@ def wanted(*runs: dict[str, Any], told: Path, only: str = "") -> dict[str, Any]:
     slices: list[dict[str, Any]] = [
         {"name": "gone", **where, "on_finish": "delete"},
         {"name": "off", **where, "on_finish": "stop"},
-        {"name": "quiet", **where, "on_finish": "stop", "idle_minutes": 1},
+        {"name": "quiet", **where, "on_finish": "stop", "idle_after": "1m"},
     ]
     return {
         **NOTHING,

@@ -168,14 +168,14 @@ def begun(fleet: Fleet) -> str:
 
 
 def test_somebody_else_installs_packages(machine: Fleet) -> None:
-    declare(machine, "tree", "lz4", fleet_first_boot_timeout=3)
+    declare(machine, "tree", "lz4", fleet_first_boot_timeout="3s")
     root(machine, f'systemd-run --quiet --unit=holder /usr/bin/python3 -c "{LOCK}"')
     told = configure(machine, ok=False)
     pid = root(machine, "systemctl show --property=MainPID --value holder").strip()
     assert f"/var/lib/dpkg/lock-frontend is locked (process {pid}: /usr/bin/python3 -c" in told
     assert "fleet_first_boot_timeout" in told
     # With more patience it is over before the limit is.
-    declare(machine, "tree", "lz4", fleet_first_boot_timeout=120)
+    declare(machine, "tree", "lz4", fleet_first_boot_timeout="2m")
     root(machine, "systemd-run --quiet --on-active=8 systemctl stop holder")
     configure(machine)
     all_done(machine, "lz4")
@@ -217,7 +217,7 @@ def test_no_module_can_run_there(machine: Fleet) -> None:
     settings.write_text("ansible_python_interpreter: /opt/old-python/python\n")
     try:
         # To get in, neither is needed: what needs them says what is wrong.
-        machine.play("tpu.fleet.provision", "-e", "fleet_connection_timeout=20")
+        machine.play("tpu.fleet.provision", "-e", "fleet_connection_timeout=20s")
         told = configure(machine, ok=False)
         assert "The disk of this host is full: no space is left on /tmp and /var/tmp" in told
         assert "Traceback" not in told

@@ -40,7 +40,7 @@ FLEET: dict[str, Any] = {
     "fleet_torch_index_url": "",
     # Environment and program are the demo's.
     "fleet_build_env": {"UV_EXCLUDE": WITHOUT},
-    "fleet_run_lost_seconds": 20,
+    "fleet_run_lost_after": "20s",
     "fleet_runs": [
         {
             "name": name,

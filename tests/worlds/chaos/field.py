@@ -77,8 +77,8 @@ def run_of(name: str) -> dict[str, Any]:
         "needs_tpu": False,
         # Nobody waits for a program that is killed so often to be mended by a person.
         "retries": 50,
-        "fail_fast_seconds": 60,
-        "grace_seconds": 5,
+        "fail_fast_window": "1m",
+        "grace": "5s",
         "min_free_bytes": 50_000_000,
     }
 
@@ -127,7 +127,7 @@ FLEET: dict[str, Any] = {
         },
     ],
     "fleet_runs": [run_of(SOLO), run_of(QUAD)],
-    "fleet_run_lost_seconds": LOST_SECONDS,
+    "fleet_run_lost_after": f"{LOST_SECONDS}s",
 }
 
 Event = dict[str, Any]

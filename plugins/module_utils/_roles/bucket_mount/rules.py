@@ -29,7 +29,7 @@ def check_bucket_mount(data: Mapping[str, Any]) -> list[Problem]:
     if text_of(data, "fleet_gcsfuse_apt_uri") and not text_of(data, "fleet_gcsfuse_apt_key"):
         remedy = "Set it to the text of the key that signs the repository"
         problems.append(Problem("fleet_gcsfuse_apt_key", None, "is missing", remedy))
-    return problems + at_least(data, {"fleet_bucket_timeout": 1})
+    return problems + at_least(data, {"fleet_bucket_timeout": "1s"})
 
 
 def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:

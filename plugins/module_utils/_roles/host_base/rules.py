@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import Problem, by_rule, duplicates, entries, text_of
+from ..._schema.refs import at_least
 
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?([=/][A-Za-z0-9.+:~-]+)?")
 _TIME_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
@@ -43,6 +44,7 @@ def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
     )
     problems += _check_limits(data.get("fleet_limits"))
     problems += _check_numbers(data)
+    problems += at_least(data, {"fleet_disk_guard_interval": "1m"})
     return problems + _check_guard(data)
 
 
@@ -62,11 +64,8 @@ def _check_limits(limits: Any) -> list[Problem]:
 def _check_numbers(data: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for variable, least, most in (
-        ("fleet_first_boot_timeout", 0, None),
-        ("fleet_apt_lock_timeout", 0, None),
         ("fleet_min_free_mb", 0, None),
         ("fleet_journal_max_mb", 0, None),
-        ("fleet_disk_guard_minutes", 1, None),
         ("fleet_disk_guard_full_percent", 1, 99),
     ):
         value = data.get(variable)
@@ -87,8 +86,7 @@ def _check_guard(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Use a folder of logs or of a cache, for example /tmp/tpu_logs"
             message = "is not a folder that may be emptied"
             problems.append(Problem(f"{field}.path", path, message, remedy))
-        for key in ("max_mb", "min_age_hours"):
-            value = entry.get(key)
-            if isinstance(value, int) and value < 0:
-                problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
+        size = entry.get("max_mb")
+        if isinstance(size, int) and size < 0:
+            problems.append(Problem(f"{field}.max_mb", size, "is below zero", "Use 0 or more"))
     return problems

@@ -12,12 +12,10 @@ from ..._schema.refs import at_least, known, known_user
 from .plan import problems_of
 
 _HERE = "fleet_shares"
-# In seconds.
 _LEAST = {
-    "fleet_share_timeout": 3,
-    "fleet_share_mount_timeout": 3,
-    "fleet_share_idle_timeout": 0,
-    "fleet_share_grace_seconds": 10,
+    "fleet_share_timeout": "3s",
+    "fleet_share_mount_timeout": "3s",
+    "fleet_share_grace": "10s",
 }
 
 

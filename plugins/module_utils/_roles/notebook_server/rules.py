@@ -44,10 +44,6 @@ def check_notebook_server(data: Mapping[str, Any]) -> list[Problem]:
             message = "needs a set of secrets with JUPYTER_TOKEN"
             remedy = f"Name it in {field}.secrets, or let the host generate a token"
             problems.append(Problem(f"{field}.token", "secret", message, remedy))
-        seconds = entry.get("cull_idle_seconds")
-        if isinstance(seconds, int) and seconds < 0:
-            where = f"{field}.cull_idle_seconds"
-            problems.append(Problem(where, seconds, "is below zero", "Use 0 for never"))
     return problems
 
 

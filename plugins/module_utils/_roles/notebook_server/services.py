@@ -86,9 +86,9 @@ def _command(entry: Notebook, venv: str, socket: str) -> list[str]:
         # On a TCP port of the loopback address every user could read what kernels print.
         "--KernelManager.transport=ipc",
     ]
-    if int(entry["cull_idle_seconds"]) > 0:
+    if entry.get("cull_idle_after"):
         command += [
-            f"--MappingKernelManager.cull_idle_timeout={entry['cull_idle_seconds']}",
+            f"--MappingKernelManager.cull_idle_timeout={entry['cull_idle_after']}",
             "--MappingKernelManager.cull_connected=True",
         ]
     return command

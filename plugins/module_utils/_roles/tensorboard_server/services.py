@@ -36,7 +36,7 @@ def _service(
         "description": f"TensorBoard {entry['name']}",
         "command": [
             *(f"{venv}/bin/python", PROGRAM, socket_of(name), "--port", str(entry["port"])),
-            *("--reload_interval", str(entry["reload_seconds"])),
+            *("--reload_interval", str(entry["reload_interval"])),
             *("--window_title", entry["name"]),
             *_logs(entry["logs"]),
         ],

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import Problem, text_of, texts_of
+from ..._schema.refs import at_least
 
 
 def check_tpu_metrics(data: Mapping[str, Any]) -> list[Problem]:
@@ -31,10 +32,7 @@ def check_tpu_metrics(data: Mapping[str, Any]) -> list[Problem]:
     port = data.get("fleet_metrics_port")
     if isinstance(port, int) and not 1 <= port <= 65535:
         problems.append(Problem("fleet_metrics_port", port, "is not a port", "Use 1 to 65535"))
-    interval = data.get("fleet_metrics_interval")
-    if isinstance(interval, int) and interval < 1:
-        remedy = "Use 1 second or more"
-        problems.append(Problem("fleet_metrics_interval", interval, "is too short", remedy))
+    problems += at_least(data, {"fleet_metrics_interval": "1s"})
     for index, disk in texts_of(data, "fleet_metrics_disks"):
         if not disk.startswith("/"):
             field = f"fleet_metrics_disks[{index}]"

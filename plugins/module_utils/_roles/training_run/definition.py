@@ -27,17 +27,20 @@ _PAIRS_OF_PORTS, _MEGASCALE = 2000, 4000
 # Keys that the definition takes unchanged from a run. The agent has its own default step_pattern.
 _AS_DECLARED = (
     "retries",
-    "fail_fast_seconds",
     "stop_signal",
-    "grace_seconds",
     "secrets",
     "restart_on_secret_change",
     "no_retry_exit_codes",
-    "hang_seconds",
     "step_pattern",
     "min_free_bytes",
-    "checkpoint_lead_seconds",
 )
+# Durations, which are seconds here, by their names in the definition.
+_SECONDS = {
+    "fail_fast_seconds": "fail_fast_window",
+    "grace_seconds": "grace",
+    "hang_seconds": "hang_after",
+    "checkpoint_lead_seconds": "checkpoint_lead",
+}
 _UNIT = """\
 [Unit]
 Description=Training run {run}
@@ -195,7 +198,7 @@ def _unit_file(run: Run) -> File:
             run=run["name"],
             folder=FOLDER,
             mark=RunFiles().mark(run["name"]),
-            stop_seconds=int(run["grace_seconds"]) + 30,
+            stop_seconds=int(run["grace"]) + 30,
         ),
     }
 
@@ -218,6 +221,8 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
         "checkpoint_signal": run.get("checkpoint_signal", ""),
         "checkpoint_command": run.get("checkpoint_command", ""),
         **{key: run[key] for key in _AS_DECLARED},
+        # A time that is off is none at all.
+        **{key: run.get(own) or 0 for key, own in _SECONDS.items()},
     }
 
 
@@ -270,7 +275,7 @@ def _of_place(
 def _of_host(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part that is the same for all runs of the host."""
     return {
-        "timing": {"lost": variables["training_run_lost_seconds"]},
+        "timing": {"lost": variables["training_run_lost_after"]},
         "log": {
             "bytes": variables["training_run_log_bytes"],
             "files": variables["training_run_log_files"],

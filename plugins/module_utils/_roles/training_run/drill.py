@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from ..._host import run_states
 from ..._host.run_states import ENDED_OR_STOPPED, FAILED, RUNNING, STOPPED, SUCCEEDED
+from ..._schema.durations import seconds_in
 
 KILL, AGENT, REBOOT = "kill", "agent", "reboot"
 MAINTENANCE, DISK, PARTITION, PREEMPT = "maintenance", "disk", "partition", "preempt"
@@ -44,13 +45,15 @@ _QUIET = 5.0
 _LEAST = 15.0
 # The agent notices a step in a file up to this time after the program has written it.
 _LATE = 2.0
+# The least and the most; of durations in seconds.
 NUMBERS = {
     "fleet_drill_worker": (0, 100_000),
-    "fleet_drill_seconds": (5, 3600),
+    "fleet_drill_duration": (5, 3600),
     "fleet_drill_timeout": (1, 86_400),
     "fleet_drill_settle": (0, 86_400),
     "fleet_drill_lost_steps": (0, 10**12),
 }
+DURATIONS = ("fleet_drill_duration", "fleet_drill_timeout", "fleet_drill_settle")
 
 
 def plan(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +94,7 @@ def plan(asked: Mapping[str, Any]) -> dict[str, Any]:
     if problems:
         return {"problems": problems, "steps": []}
     machine = there[worker]
-    words = {**machine, "seconds": numbers.get("fleet_drill_seconds")}
+    words = {**machine, "seconds": numbers.get("fleet_drill_duration")}
     steps = [
         {
             "drill": drill,
@@ -102,24 +105,32 @@ def plan(asked: Mapping[str, Any]) -> dict[str, Any]:
         for drill in wanted
     ]
     said = {key.replace("fleet_drill_", ""): numbers.get(key) for key in NUMBERS}
-    return {**machine, **said, "problems": [], "run": name, "steps": steps}
+    lasts = {"seconds": said.pop("duration")}
+    return {**machine, **said, **lasts, "problems": [], "run": name, "steps": steps}
 
 
 def _numbers(asked: Mapping[str, Any], problems: list[str]) -> dict[str, int]:
     """Return the numbers of the request, which are strings if set with -e."""
     numbers = {}
     for key, (least, most) in NUMBERS.items():
-        text = str(asked.get(key))
         if asked.get(key) is None:
             continue
-        if re.fullmatch(r"\d{1,15}", text) and least <= int(text) <= most:
-            numbers[key] = int(text)
-        else:
-            problems.append(
-                f"{key}: {text!r} is not a whole number from {least} to {most}. Say one, or leave "
-                "it out."
-            )
+        text, is_time = str(asked[key]), key in DURATIONS
+        number = seconds_in(text) if is_time else _whole(text)
+        if number is not None and least <= number <= most:
+            numbers[key] = number
+            continue
+        kind = "a duration" if is_time else "a whole number"
+        unit = "s" if is_time else ""
+        problems.append(
+            f"{key}: {text!r} is not {kind} from {least}{unit} to {most}{unit}. Say one, or leave "
+            "it out."
+        )
     return numbers
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,15}", text) else None
 
 
 def _choice(there: Mapping[int, Any]) -> str:

@@ -18,11 +18,7 @@ from ..whose import TREES, VENVS, check_code_of
 
 _NOT_BELOW_ZERO = (
     "retries",
-    "fail_fast_seconds",
-    "grace_seconds",
-    "hang_seconds",
     "min_free_bytes",
-    "checkpoint_lead_seconds",
 )
 _SIGNAL = re.compile("(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
 

@@ -71,10 +71,10 @@ def run(arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_fleet_file_says_what_the_task_does_not() -> None:
-    given = run({"scope": "expiry", "warn_days": 3}, VARIABLES)
+    given = run({"scope": "expiry", "warn_before": "3d"}, VARIABLES)
     assert given["slices"] == [{**SOLO, "labels": {"team": "vision"}}]
     assert (given["zone"], given["owner"], given["prune"]) == (ZONE, "lab", "true")
-    assert (given["scope"], given["warn_days"]) == ("expiry", 3)
+    assert (given["scope"], given["warn_before"]) == ("expiry", "3d")
     assert given["allocations"] == VARIABLES["fleet_allocations"]
     assert len(given["marks"]["solo"]) == 32
     files = {"rest_file": "/state/rest.json", "lock_file": "/state/fleet.lock"}
@@ -141,7 +141,7 @@ def test_the_watcher_is_told_the_same_and_no_secret_of_runs() -> None:
     assert (said["project"], said["api_endpoint"], said["state_dir"]) == ("p", "", "/state")
     wanted = said["fleet"]
     # As the module has them: with its defaults, and of its types.
-    assert (wanted["prune"], wanted["warn_days"], wanted["self_setup"]) == (True, 7.0, None)
+    assert (wanted["prune"], wanted["warn_before"], wanted["self_setup"]) == (True, "7d", None)
     assert wanted["allocations"][0]["ends"] == "2027-03-31"
     assert wanted["marks"] == run({}, VARIABLES)["marks"]
     assert wanted["ssh_keys"] == ["ubuntu:ssh-ed25519 AAAA"]

@@ -43,7 +43,7 @@ def verbs(tmp_path: Path) -> Verbs:
     found.files.definitions.mkdir(parents=True)
     (found.files.definitions / "digits.json").write_text("{}")
     found.units.mkdir(parents=True)
-    text = str(_unit_file({"name": "digits", "grace_seconds": 1})["content"])
+    text = str(_unit_file({"name": "digits", "grace": 1})["content"])
     # The role writes the path of a machine.
     text = text.replace("!/var/", f"!{tmp_path}/var/")
     (found.units / UNIT).write_text(text)

@@ -97,7 +97,7 @@ def test_when_the_runs_are_over(hosts: list[HostSeen], more: dict[str, Any], goe
     assert after(*hosts, **more)[1] == expected
 
 
-IDLE = pair(idle_minutes=30)
+IDLE = pair(idle_after=1800)
 FAILED = host(run("failed"))
 
 
@@ -129,7 +129,7 @@ def test_when_nobody_uses_it(looks: list[tuple[int, HostSeen]], goes: bool) -> N
 
 
 def test_a_change_of_the_runs_is_not_forgotten_until_it_is_applied() -> None:
-    changed = pair(idle_minutes=30, mark="m2")
+    changed = pair(idle_after=1800, mark="m2")
     known = replace(OLD, idle_since=NOW - 3600)
     for minute in (0, 10, 20, 40):
         known, finish = after(FAILED, host(), seen=changed, known=known, now=NOW + 60 * minute)

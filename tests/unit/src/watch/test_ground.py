@@ -16,7 +16,7 @@ SAID: dict[str, Any] = {
         "zone": None,
         "slices": [],
         "allocations": None,
-        "warn_days": 7.0,
+        "warn_before": "7d",
         "prune": False,
         "self_setup": None,
         "marks": {},

@@ -22,7 +22,7 @@ GRANT = {"zone": ZONE, "generation": "v4", "tier": "on_demand", "chips": 32}
 
 def fleet(allocations: Any = "unrestricted", **keys: Any) -> Fleet:
     params = {"slices": [{**PAIR, **keys}], "allocations": allocations, "expire": True}
-    return Fleet.from_params({**params, "warn_days": 7}, "p")
+    return Fleet.from_params({**params, "warn_before": "7d"}, "p")
 
 
 def node(wanted: Fleet, state: str = "READY", name: str = "pair", **raw: Any) -> Node:

@@ -237,7 +237,7 @@ def test_it_ends_with_the_last_second_of_the_day() -> None:
     ],
 )
 def test_warnings(raw: Any, there: list[Holding], expected: list[str]) -> None:
-    lines = parse_allocations(raw).warnings(there, NOW, 7, "managed")
+    lines = parse_allocations(raw).warnings(there, NOW, 7 * 86400, "managed")
     assert len(lines) == len(expected), lines
     for line, words in zip(lines, expected, strict=True):
         assert words in line
@@ -251,7 +251,7 @@ def test_slices_of_another_fleet_are_no_warning_of_this_one() -> None:
         Holding.at(at("v3-8", EU), "on_demand", "node else", "bob"),
         Holding.at(at("v3-8", EU), "on_demand", "node by hand"),
     ]
-    lines = parse_allocations([V4]).warnings(there, NOW, 7, "managed")
+    lines = parse_allocations([V4]).warnings(there, NOW, 7 * 86400, "managed")
     assert [line.partition(":")[0] for line in lines] == ["node mine", "node by hand"]
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import VARIABLES
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.drill import (
+    NUMBERS as DRILL_NUMBERS,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     PLAYBOOK_VARIABLES,
     Problem,
@@ -119,8 +122,10 @@ def test_the_script_renames_whole_words_and_nothing_else(
     runpy.run_path(str(ROOT / "scripts/rename_fleet_names.py"))["main"]([str(old), str(new)])
     assert old.read_text() == "# fleet_locale\nfleet_runs: []\nmy_training_run_runs: 1\n"
     assert capsys.readouterr().out == f"{old}\n"
+
+
 def test_variables_that_are_gone_are_refused_with_what_took_their_place() -> None:
-    known = {*VARIABLES, *PLAYBOOK_VARIABLES, *FLEET_NAMES.values()}
+    known = {*VARIABLES, *PLAYBOOK_VARIABLES, *FLEET_NAMES.values(), *DRILL_NUMBERS}
     assert set(GONE.values()) <= known
     assert not GONE.keys() & (known | FLEET_NAMES.keys())
     for name, new in GONE.items():

@@ -13,7 +13,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import LISTS
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import OLD_KEYS, OLD_WORDS
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import (
+    OLD_KEYS,
+    OLD_WORDS,
+    in_new_form,
+)
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 ROLES = role_keys(fleet_options())
@@ -60,13 +64,13 @@ def test_the_new_key_is_there_and_the_old_one_is_not(place: str, old: str, new: 
 
 @pytest.mark.parametrize(("place", "old", "new"), WORDS)
 def test_an_old_key_is_refused_with_the_new_one(place: str, old: str, new: str) -> None:
-    variable, value = around(place, {old: "0755"})
+    variable, value = around(place, {old: 7})
     found = [str(one) for one in check_fleet_file({variable: value}, ROLES)]
     (told,) = [text for text in found if "is the key's old name" in text]
     assert told.split(" = ")[0].split(": ")[0].endswith(f".{old}")
-    assert told.endswith(f"is the key's old name. Write {new}.")
+    assert told.endswith(f"is the key's old name. Write {new.format(7)}.")
     # What stands there under its old name is not missing, too.
-    assert not [text for text in found if f".{new}: is missing" in text]
+    assert not [text for text in found if f".{new.split(':')[0]}: is missing" in text]
 
 
 def test_all_are_refused_at_once_and_no_secret_is_shown() -> None:
@@ -92,3 +96,9 @@ def test_an_old_choice_is_refused_with_the_new_one(place: str) -> None:
         variable, value = around(above, {key: [old] if option.type == "list" else old})
         found = [str(one) for one in check_fleet_file({variable: value}, ROLES)]
         assert [text for text in found if text.endswith(f"Write {new}, its new name.")]
+
+
+@pytest.mark.parametrize(("old", "new"), [(0, "null"), (-1, "null"), ("60", "60m"), (60, "60m")])
+def test_a_number_gets_its_unit_and_what_was_off_is_null(old: Any, new: str) -> None:
+    assert in_new_form("idle_after: {}m", old) == f"idle_after: {new}"
+    assert in_new_form("user", old) == "user"

@@ -61,7 +61,7 @@ def test_two_buckets_have_two_folders_unless_two_slices_have_one_each() -> None:
     [
         ({"fleet_gcsfuse_apt_key": "KEY"}, "fleet_gcsfuse_apt_uri"),
         ({"fleet_gcsfuse_apt_uri": "https://x.example"}, "fleet_gcsfuse_apt_key"),
-        ({"fleet_bucket_timeout": 0}, "fleet_bucket_timeout"),
+        ({"fleet_bucket_timeout": "0s"}, "fleet_bucket_timeout"),
     ],
 )
 def test_what_is_wrong_elsewhere(variables: dict[str, Any], field: str) -> None:

@@ -43,7 +43,7 @@ def test_a_good_one() -> None:
         ("limits", {"nofile": "many"}, "limits.nofile"),
         ("min_free_mb", -1, "min_free_mb"),
         ("disk_guard_full_percent", 100, "disk_guard_full_percent"),
-        ("disk_guard_minutes", 0, "disk_guard_minutes"),
+        ("disk_guard_interval", "59s", "disk_guard_interval"),
         ("disk_guard_paths", [{"path": "/tmp"}], "disk_guard_paths[0].path"),  # noqa: S108
         ("disk_guard_paths", [{"path": "/a/b", "max_mb": -1}], "disk_guard_paths[0].max_mb"),
     ],

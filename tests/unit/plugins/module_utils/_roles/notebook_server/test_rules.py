@@ -59,7 +59,6 @@ def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
         ([{"token": "secret"}], "[0].token", "JUPYTER_TOKEN"),
         ([{"secrets": ["wandbb"]}], "[0].secrets[0]", "Did you mean wandb"),
         ([{"user": "bob", "secrets": ["wandb"]}], "[0].secrets[0]", "belongs to alice"),
-        ([{"cull_idle_seconds": -1}], "[0].cull_idle_seconds", "below zero"),
     ],
 )
 def test_a_wrong_notebook(entries: list[dict[str, Any]], field: str, words: str) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.tpu_metrics.rules
     [
         ("address", "10.128.0.2", "::"),
         ("port", 9100, 0),
-        ("interval", 5, 0),
+        ("interval", "5s", "0s"),
         ("disks", ["/"], ["tmp"]),
         ("exporter_args", ["--no-collector.wifi"], ["--a --b"]),
     ],

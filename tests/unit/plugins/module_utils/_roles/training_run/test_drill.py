@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run impo
 ASKED: dict[str, Any] = {
     "fleet_run": "digits",
     "fleet_drill_worker": 0,
-    "fleet_drill_seconds": "60",
+    "fleet_drill_duration": "1m",
     "runs": [{"name": "digits", "slices": ["solo", "pair"]}, {"name": "words", "slices": []}],
     "machines": [
         {"host": "solo", "slice": "solo", "worker": 0, "workers": 1, "zone": "z", "project": "p"},
@@ -37,7 +37,7 @@ ASKED: dict[str, Any] = {
         ({"fleet_drills": "kill,,disk"}, ["fleet_drills", "''"]),
         ({"fleet_drill_worker": 1}, ["fleet_drill_worker", "no worker 1", "worker= 0"]),
         ({"fleet_drill_worker": "-1"}, ["fleet_drill_worker", "'-1'", "from 0 to"]),
-        ({"fleet_drill_seconds": "long"}, ["fleet_drill_seconds", "'long'", "from 5 to 3600"]),
+        ({"fleet_drill_duration": "long"}, ["fleet_drill_duration", "'long'", "from 5s to 3600s"]),
         ({"fleet_drill_slice": "far"}, ["fleet_drill_slice", "'far'", "solo, pair"]),
         ({"machines": []}, ["fleet_drill_worker", "tpu-fleet doctor"]),
         ({"fleet_run": "words"}, ["fleet_drill_slice", "on none"]),

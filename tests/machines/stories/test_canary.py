@@ -176,7 +176,7 @@ def test_every_place_for_a_secret_has_one_in_this_story() -> None:
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             places |= secret_options(in_fleet_file(entry["options"]))
-    assert "env_secrets_sets.variables" in places
+    assert "fleet_secrets.env" in places
     assert {place for place in places if not declared({**FLEET, **AWAY}, place)} == MADE
 
 

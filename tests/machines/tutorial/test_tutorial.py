@@ -131,10 +131,14 @@ class Reader:
 
 
 def too_wide(text: str) -> list[str]:
-    """Return the lines that would not fit the terminal, by what a wide one shows."""
+    """Return the lines that would not fit the terminal, by what a wide one shows.
+
+    What pip warns of, such as an index that this computer's settings name, is not the fleet's.
+    """
     screen = pyte.Screen(3 * COLUMNS, TALLEST)
     pyte.Stream(screen).feed(text)
-    return [line.rstrip() for line in screen.display if len(line.rstrip()) > COLUMNS]
+    lines = [line.rstrip() for line in screen.display]
+    return [line for line in lines if len(line) > COLUMNS and not line.startswith("WARNING: ")]
 
 
 def lines_of(number: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checkpoints in a bucket of the local cloud: as the run agent and `tpu-fleet checkpoints` see them."""
+"""A bucket of the local cloud: as the run agent and `tpu-fleet checkpoints` see it."""
 
 from __future__ import annotations
 

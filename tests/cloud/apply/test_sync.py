@@ -233,8 +233,8 @@ def test_only_what_changed_is_asked_for_and_the_next_attempt_begins(machine: Mac
     assert said(messages) == ["need", "ready", "switched", "running", "done"]
     # One of three contents.
     assert bin(int(messages[0]["files"], 16)).count("1") == 1
-    assert Path(machine.entry["dest"], "train.py").read_text() == NEW["train.py"]
-    assert Path(machine.entry["dest"], "lib/model.py").read_text() == CODE["lib/model.py"]
+    assert Path(machine.entry["path"], "train.py").read_text() == NEW["train.py"]
+    assert Path(machine.entry["path"], "lib/model.py").read_text() == CODE["lib/model.py"]
     assert machine.reloaded == [("reload-or-restart", ["digits"])]
     now = machine.files.definition("digits")
     assert now == machine.defined("digits", request["digest"])
@@ -288,7 +288,7 @@ def test_without_the_word_everything_stays(machine: Machine, words: tuple[bytes,
     old = machine.apply(CODE, "digits")
     messages = machine.sync(machine.request(NEW), *words)
     assert "switched" not in said(messages)
-    assert Path(machine.entry["dest"]).resolve().name == old[:16]
+    assert Path(machine.entry["path"]).resolve().name == old[:16]
     releases = Path(machine.folder, "opt/.toy.releases")
     assert [path.name for path in releases.iterdir()] == [old[:16]]
     assert not [*(machine.folder / "incoming").glob("*")]
@@ -297,7 +297,7 @@ def test_without_the_word_everything_stays(machine: Machine, words: tuple[bytes,
 
 def test_what_a_user_changed_there_is_named_and_stays(machine: Machine) -> None:
     machine.apply(CODE, "digits")
-    Path(machine.entry["dest"], "train.py").write_text("mine")
+    Path(machine.entry["path"], "train.py").write_text("mine")
     messages = machine.sync(machine.request(NEW), data(NEW["train.py"]), GO)
     assert said(messages) == ["refused"]
     assert "has local changes: train.py" in messages[0]["why"]
@@ -360,5 +360,5 @@ def test_a_version_that_was_there_before_is_taken_again(machine: Machine) -> Non
     machine.sync(machine.request(NEW), data(NEW["train.py"]), GO)
     messages = machine.sync(machine.request(CODE), data(CODE["train.py"]), GO)
     assert said(messages)[-1] == "done"
-    assert Path(machine.entry["dest"], "train.py").read_text() == CODE["train.py"]
+    assert Path(machine.entry["path"], "train.py").read_text() == CODE["train.py"]
     assert machine.todo(machine.kept()) == []

@@ -254,7 +254,7 @@ def test_a_login_is_only_in_a_file(run: Run, index: Index, monkeypatch: pytest.M
     monkeypatch.setattr(_venv_build, "run", spied)
     login = {
         "index_credentials": [
-            {"host": "127.0.0.1", "username": "robot", "password": "canary\\for-the-index"}
+            {"host": "127.0.0.1", "user": "robot", "password": "canary\\for-the-index"}
         ],
     }
     assert run({"name": "a", "packages": ["tool"]})["failed"] is True
@@ -403,7 +403,7 @@ class TestRootStandsApart:
         notes = tmp_path / "notes"
         notes.touch()
         notes.chmod(0o666)
-        wanted = {"name": "a", "packages": ["nosy"], "environment": {"NOTES": str(notes)}}
+        wanted = {"name": "a", "packages": ["nosy"], "build_env": {"NOTES": str(notes)}}
         result = run(wanted, compile_bytecode=True, environment={"NOTES": str(notes)})
         assert result["rc"] == 0, result
         assert result["venvs"]["a"]["packages"]["nosy"] == "1.0"
@@ -432,7 +432,7 @@ class TestRootStandsApart:
         )
         uv.chmod(0o755)
         path = str(home / "venv")
-        wanted = {"name": "a", "packages": ["tool"], "environment": CACHELESS}
+        wanted = {"name": "a", "packages": ["tool"], "build_env": CACHELESS}
         told = run({**wanted, "user": "nobody", "path": path}, environment=CACHELESS)
         assert told["failed"] is True
         assert theirs.exists()
@@ -442,7 +442,7 @@ class TestRootStandsApart:
     def test_nothing_beside_an_environment_is_believed(
         self, run: Run, index: Index, tmp_path: Path, home: Path
     ) -> None:
-        same = {"name": "b", "packages": ["tool"], "environment": CACHELESS}
+        same = {"name": "b", "packages": ["tool"], "build_env": CACHELESS}
         wanted = {**same, "name": "a", "user": "nobody", "path": str(home / "venv")}
         (asked,) = run(wanted, phase="prepare")["locks"]
         (asked_by_root,) = run(same, phase="prepare")["locks"]

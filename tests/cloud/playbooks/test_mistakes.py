@@ -144,7 +144,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "disk at a folder of the system": (
         {"fleet_disk_mounts": [{"name": "m23", "path": "/etc", "slices": ["good"]}]},
-        [".mount = '/etc': is a folder of the system. Use a separate folder"],
+        [".path = '/etc': is a folder of the system. Use a separate folder"],
     ),
     "secret that is not set": (
         {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +104,18 @@ def test_an_old_choice_is_refused_with_the_new_one(place: str) -> None:
 def test_a_number_gets_its_unit_and_what_was_off_is_null(old: Any, new: str) -> None:
     assert in_new_form("idle_after: {}m", old) == f"idle_after: {new}"
     assert in_new_form("user", old) == "user"
+
+
+def test_no_role_or_playbook_selects_entries_by_an_old_key() -> None:
+    old = {key for keys in OLD_KEYS.values() for key in keys}
+    root = Path(__file__).resolve().parents[5]
+    files = [
+        path
+        for folder in ("roles", "playbooks")
+        for path in (root / folder).rglob("*")
+        if path.suffix in (".yml", ".j2")
+    ]
+    used = re.compile(r"(?:(?:select|reject)attr\(|map\(attribute=)'(\w+)'")
+    found = [(path, name) for path in files for name in used.findall(path.read_text())]
+    assert len(found) > 20
+    assert [(path, name) for path, name in found if name in old] == []

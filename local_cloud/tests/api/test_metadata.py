@@ -209,6 +209,9 @@ def test_the_service_account_is_the_default_one(workers: list[Asker]) -> None:
     assert workers[0](f"{place}/scopes").text == "https://www.googleapis.com/auth/cloud-platform"
     info = workers[0](f"{place}/?recursive=true").json()
     assert info["email"] == email
+    assert workers[0](f"instance/service-accounts/{email}/?recursive=true").json() == info
+    both = workers[0]("instance/service-accounts/?recursive=true").json()
+    assert both == {email: info, "default": info}
     assert workers[0](f"instance/service-accounts/{email}/token").status_code == 200
 
 

@@ -22,7 +22,16 @@ from .host import Progress, engine_settings, read_facts
 from .hub import Hub
 from .keeper import NAME as KEEPER
 from .keeper import boot, log, machine_pid, start_keeper
-from .layout import IMAGE_CACHE, SHARED_LIB, SHARED_RUN, Layout, locked, read_json, write_json
+from .layout import (
+    AUTHORITY,
+    IMAGE_CACHE,
+    SHARED_LIB,
+    SHARED_RUN,
+    Layout,
+    locked,
+    read_json,
+    write_json,
+)
 from .network import Network, Wiring, choose_network
 from .patience import wait_for
 from .small import METADATA_KEY, SmallMachines, end_all, refuse_disks
@@ -207,6 +216,7 @@ class ContainerMachines:
     def _run_words(self, spec: MachineSpec, rootfs: str) -> list[str]:
         if not spec.own_kernel:
             flags = self._disks.equip(spec.machine_id, spec.disks)
+            flags = [*flags, f"--volume={self._layout.authority}:{AUTHORITY}:ro"]
             if spec.shares:
                 flags = [*flags, self._share()]
             return [*MACHINE_FLAGS, *flags, "--rootfs", f"{rootfs}:O", "/sbin/init"]

@@ -1,4 +1,4 @@
-"""Settings that machines inherit from this computer, to reach the same package registries."""
+"""Settings of machines: those of this computer for registries, and for the cloud's buckets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pathlib import Path
 _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 _CA_FOLDERS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors")
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+# Libraries for Cloud Storage that look nowhere else. In requests, gRPC and gcloud.
+_STORAGE_VARIABLES = (
+    "REQUESTS_CA_BUNDLE",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+)
 _PASSED_ON = re.compile(
     r"^(PIP_(EXTRA_)?INDEX_URL|UV_(DEFAULT_INDEX|INDEX|INDEX_URL)|NO_PROXY"
     r"|HTTPS?_PROXY)$",
@@ -62,8 +68,9 @@ def authorities() -> dict[str, bytes]:
 
 
 def environment(own_authorities: bool, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that machines need because this computer needs them."""
-    chosen = dict.fromkeys(_CA_VARIABLES, _BUNDLE) if own_authorities else {}
+    """Return the variables that machines need: for buckets, and because this computer does."""
+    names = (*_STORAGE_VARIABLES, *(_CA_VARIABLES if own_authorities else ()))
+    chosen = dict.fromkeys(names, _BUNDLE)
     for name, value in sorted(variables.items()):
         local = "://localhost" in value or "://127." in value or value.startswith(("/", "file:"))
         if _PASSED_ON.match(name) and value and not local:
@@ -73,8 +80,6 @@ def environment(own_authorities: bool, variables: Mapping[str, str]) -> dict[str
 
 def settings_files(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the files that give `variables` to logins, sudo, services and pip."""
-    if not variables:
-        return {}
     pairs = [f"{name}={value}" for name, value in variables.items()]
     files = {
         "etc/environment": "".join(f"{pair}\n" for pair in pairs),

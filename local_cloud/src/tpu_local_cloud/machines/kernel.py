@@ -135,6 +135,7 @@ def container_words(
     """Return the arguments of `podman run` other than the name and the network."""
     sockets = _sockets(layout, spec.machine_id)
     sockets.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(layout.authority, sockets / "authority.pem")
     octets = ":".join(f"{int(part):02x}" for part in spec.internal_ip.split("."))
     resolvers = re.findall(
         r"^nameserver\s+([0-9.]+)\s*$", resolver_file().read_text(), re.MULTILINE

@@ -18,6 +18,8 @@ from typing import Any
 
 SHARED_RUN = Path("/run/tpu-fleet")
 SHARED_LIB = Path("/var/lib/tpu-fleet")
+# Where a machine finds the certificate of the cloud's authority.
+AUTHORITY = "/usr/local/lib/tpu-vm/authority.pem"
 IMAGE_CACHE = Path(os.environ.get("TPU_FLEET_IMAGE_CACHE", "/var/cache/tpu-fleet"))
 
 
@@ -51,6 +53,11 @@ class Layout:
     def host_file(self) -> Path:
         """Return the file with the choices made when the cloud was set up."""
         return self.home / "host.json"
+
+    @property
+    def authority(self) -> Path:
+        """Return the certificate that machines must trust, which the server makes."""
+        return self.state_dir / "tls" / "ca.pem"
 
     @property
     def machines_dir(self) -> Path:

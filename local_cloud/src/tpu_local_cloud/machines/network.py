@@ -22,6 +22,8 @@ from .host import run
 
 BRIDGES = "tpuf"
 METADATA = "169.254.169.254"
+# Where the buckets are, by the name storage.googleapis.com.
+HTTPS = 443
 # The network device of a machine's own kernel, in the machine's namespace.
 TAP = "tap0"
 _CANDIDATES = [IPv4Network(f"10.{second}.0.0/16") for second in range(99, 128)]
@@ -136,6 +138,7 @@ table ip {network.table} {{
   chain prerouting {{
     type nat hook prerouting priority dstnat;
     iifname "{bridge}" ip daddr {METADATA} tcp dport 80 dnat to {gateway}:{network.metadata_port}
+    iifname "{bridge}" ip daddr {METADATA} tcp dport {HTTPS} dnat to {gateway}:{HTTPS}
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat;

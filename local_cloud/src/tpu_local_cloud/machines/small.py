@@ -22,7 +22,7 @@ from .host import run
 from .hub import Hub
 from .image import GUEST
 from .kernel import resolver_file
-from .layout import Layout, locked, read_json
+from .layout import AUTHORITY, Layout, locked, read_json
 from .network import Wiring
 from .patience import wait_for
 
@@ -173,6 +173,9 @@ class SmallMachines:
                 scratch = common.with_suffix(".part")
                 shutil.rmtree(scratch, ignore_errors=True)
                 _make_common(rootfs, scratch)
+                own = scratch / AUTHORITY.lstrip("/")
+                own.parent.mkdir(parents=True)
+                shutil.copyfile(self._layout.authority, own)
                 scratch.replace(common)
         return f"{common}:{rootfs}"
 

@@ -37,6 +37,8 @@ ROOT = "/computeMetadata/v1"
 LOOK_EVERY = 0.5
 # Lists that are read as a whole, unlike directories.
 LEAVES = ("aliases", "dns-servers", "scopes", "tags")
+# Directories whose entries have names of their own.
+NAMED = ("attributes", "service-accounts")
 HEADERS = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 
 
@@ -117,7 +119,6 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
     machine = node.machines[worker]
     zone = f"projects/{cloud.number}/zones/{node.zone}"
     digest = hashlib.sha256(machine["machine_id"].encode()).digest()
-    email, scopes = account(node)
     # An instance has a name and an id of its own; those of a node's machines are made up here.
     name = machine.get("name", machine["machine_id"])
     number = int(machine.get("id") or int.from_bytes(digest[:8], "big") >> 1)
@@ -147,11 +148,7 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
                 "on-host-maintenance": "TERMINATE",
                 "preemptible": str(node.spot).upper(),
             },
-            "service-accounts": (
-                {"default": {"aliases": ["default"], "email": email, "scopes": scopes}}
-                if email or node.api == "tpu"
-                else {}
-            ),
+            "service-accounts": _accounts(node),
             "tags": tags(node, worker) if node.api == "compute" else node.body.get("tags", []),
             "zone": zone,
             **upcoming_maintenance(node),
@@ -163,6 +160,15 @@ def tree(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, Any]:
         },
         "universe": {"universe-domain": "googleapis.com"},
     }
+
+
+def _accounts(node: NodeRecord) -> dict[str, Any]:
+    """Return the machine's service account, by its address and by its alias."""
+    email, scopes = account(node)
+    if not email and node.api != "tpu":
+        return {}
+    shown = {"aliases": ["default"], "email": email, "scopes": scopes}
+    return {**({email: shown} if email else {}), "default": shown}
 
 
 def _machine_type(node: NodeRecord) -> str:
@@ -242,10 +248,10 @@ def _no_maintenance(as_json: bool) -> Response:
 
 
 def camel(value: Any, keep: bool = False) -> Any:
-    """Spell keys as `recursive=true` does; the attributes' own names stay as they are."""
+    """Spell keys as `recursive=true` does; names of attributes and accounts stay as they are."""
     if isinstance(value, dict):
         return {
-            (key if keep else _camel_word(key)): camel(item, keep or key == "attributes")
+            (key if keep else _camel_word(key)): camel(item, keep or key in NAMED)
             for key, item in value.items()
         }
     return [camel(item, keep) for item in value] if isinstance(value, list) else value

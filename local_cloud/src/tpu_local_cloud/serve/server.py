@@ -28,19 +28,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import payload
 from ..machines import make_backend
+from ..machines.network import HTTPS
 from ..model.cloud import Cloud
 from ..model.shared.clock import Clock
 from ..model.shared.store import Store
 from . import tls
-from .authority import papers
+from .authority import Papers, papers
 from .frontend import FrontEnd, Reply
 from .gate import METADATA_HOSTS, Gate, named, named_storage, no_page, owned
 from .metadata import MetadataApp
 from .sending import deliver
 from .storage import Identify, StorageApp, is_for_storage, of_machines, of_owner
 
-# The port of the real name, where machines expect it.
-HTTPS = 443
 # How often due tasks run without a request; requests run them as well.
 TICK = 0.1
 # For how many of the cloud's seconds a request waits for an operation of Compute Engine.
@@ -140,6 +139,9 @@ class Server:
 
     async def serve(self) -> None:
         """Serve until a stop is requested."""
+        if metadata_address := self.backend.metadata_address():
+            # Machines trust it from their first boot on.
+            await asyncio.to_thread(self._papers)
         await asyncio.to_thread(self.backend.open)
         listeners: list[tuple[uvicorn.Config, socket.socket]] = []
         api_socket = _listen(*self._address)
@@ -149,7 +151,6 @@ class Server:
         app = CloudApp(self._front, of_owners)
         listeners.append((_config(Gate(app, own, no_page, users)), api_socket))
         over_grpc = self._open_grpc(self._front, users)
-        metadata_address = self.backend.metadata_address()
         if metadata_address:
             own = named((*METADATA_HOSTS, metadata_address[0]), loopback=False)
             metadata = Gate(self._metadata.asgi, own, no_page)
@@ -208,19 +209,21 @@ class Server:
 
     def _with_tls(self, app: ASGIApp, identify: Identify) -> uvicorn.Config:
         relay, offered = self._relay(identify)
-        folder = self._tls_folder
-        if folder is None:
-            # Without a state folder, everything ends with the process.
-            made = Path(tempfile.mkdtemp(prefix="tpu-tls-"))
-            self._at_end.append(functools.partial(shutil.rmtree, made, ignore_errors=True))
-            self._tls_folder = folder = made / "tls"
-        files = papers(folder)
+        files = self._papers()
         more = {"ssl_certfile": files.certificate, "ssl_keyfile": files.key}
         config = _config(app, http=relay, **more)
         config.load()
         if config.ssl is not None:
             config.ssl.set_alpn_protocols(offered)
         return config
+
+    def _papers(self) -> Papers:
+        if self._tls_folder is None:
+            # Without a state folder, everything ends with the process.
+            made = Path(tempfile.mkdtemp(prefix="tpu-tls-"))
+            self._at_end.append(functools.partial(shutil.rmtree, made, ignore_errors=True))
+            self._tls_folder = made / "tls"
+        return papers(self._tls_folder)
 
     def _relay(self, identify: Identify) -> tuple[Any, list[str]]:
         """Return the protocol of a port with TLS, and what it offers: gRPC only if it is there."""

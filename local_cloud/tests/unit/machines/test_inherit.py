@@ -54,9 +54,20 @@ def test_own_authorities_reach_every_program_that_has_a_list_of_its_own() -> Non
     assert "cert = " in files["etc/pip.conf"]
 
 
-def test_an_ordinary_computer_adds_nothing() -> None:
-    assert environment(False, {"HOME": "/root", "PIP_CERT": "/x"}) == {}
-    assert settings_files({}) == {}
+BUCKETS = dict.fromkeys(
+    (
+        "REQUESTS_CA_BUNDLE",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+    ),
+    "/etc/ssl/certs/ca-certificates.crt",
+)
+
+
+def test_an_ordinary_computer_adds_what_buckets_need_and_no_more() -> None:
+    found = environment(False, {"HOME": "/root", "PIP_CERT": "/x"})
+    assert found == BUCKETS
+    assert "etc/pip.conf" not in settings_files(found)
 
 
 def test_an_index_is_passed_on_unless_it_is_on_this_computer_alone() -> None:
@@ -67,6 +78,7 @@ def test_an_index_is_passed_on_unless_it_is_on_this_computer_alone() -> None:
         "http_proxy": "http://proxy.example:3128",
     }
     assert environment(False, variables) == {
+        **BUCKETS,
         "UV_DEFAULT_INDEX": "https://index.example/simple",
         "http_proxy": "http://proxy.example:3128",
     }

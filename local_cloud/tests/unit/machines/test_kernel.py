@@ -37,7 +37,10 @@ def test_without_such_a_source_it_says_so() -> None:
 @pytest.fixture
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     monkeypatch.setattr("tpu_local_cloud.machines.layout.SHARED_RUN", tmp_path)
-    return Layout(tmp_path / "cloud")
+    layout = Layout(tmp_path / "cloud")
+    layout.authority.parent.mkdir(parents=True)
+    layout.authority.write_text("its authority")
+    return layout
 
 
 def test_the_kernel_learns_the_machines_address_from_its_command_line(layout: Layout) -> None:
@@ -48,6 +51,7 @@ def test_the_kernel_learns_the_machines_address_from_its_command_line(layout: La
     assert "tpuvm.address=10.99.0.2/17" in kernel
     assert "tpuvm.gateway=10.99.0.1" in kernel
     assert any("mac=02:00:0a:63:00:02" in word for word in kernel)
+    assert (layout.run_dir / f"{spec.machine_id}.uml/authority.pem").read_text() == "its authority"
     # Not the same twice on one bridge.
     assert any("02:01:0a:63:00:02" in line for line in bridge_words("10.99.0.2"))
 

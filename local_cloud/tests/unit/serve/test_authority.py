@@ -7,7 +7,12 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
+from tpu_local_cloud.machines.layout import Layout
 from tpu_local_cloud.serve.authority import papers
+
+
+def test_machines_trust_what_the_server_made(tmp_path: Path) -> None:
+    assert Layout(tmp_path).authority == papers(tmp_path / "tls").authority
 
 
 def test_what_a_strict_client_asks_of_the_papers(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_an_instance_has_the_account_that_it_was_given(has: bool) -> None:
     cloud, node = instance(serviceAccounts=accounts)
     found = metadata.tree(cloud, node, 0)["instance"]["service-accounts"]
     account = {"aliases": ["default"], "email": "a@b.c", "scopes": ["https://x/y"]}
-    assert found == ({"default": account} if has else {})
+    assert found == ({"a@b.c": account, "default": account} if has else {})
 
 
 def test_an_instance_reads_its_disks_and_its_card() -> None:

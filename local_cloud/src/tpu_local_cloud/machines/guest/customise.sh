@@ -5,14 +5,19 @@ update-ca-certificates >/dev/null
 id ubuntu >/dev/null 2>&1 || useradd --create-home --uid 1000 --shell /bin/bash ubuntu
 echo 'ubuntu ALL=(ALL) NOPASSWD:ALL' > /etc/sudoers.d/90-cloud-init-users
 chmod 440 /etc/sudoers.d/*
-printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n169.254.169.254 metadata.google.internal metadata\n' > /etc/hosts
+cat > /etc/hosts <<'END'
+127.0.0.1 localhost
+::1 localhost ip6-localhost
+169.254.169.254 metadata.google.internal metadata
+169.254.169.254 storage.googleapis.com
+END
 # Images made for containers keep services from starting, and apt from keeping anything.
 rm -f /usr/sbin/policy-rc.d /etc/apt/apt.conf.d/docker-*
 # Every machine makes its own identity.
 rm -f /etc/ssh/ssh_host_* /var/lib/dbus/machine-id /etc/resolv.conf
 : > /etc/machine-id
 : > /etc/hostname
-chmod 755 /usr/local/sbin/vm-identity /usr/local/sbin/data-disks
+chmod 755 /usr/local/sbin/vm-identity /usr/local/sbin/data-disks /usr/local/sbin/trust-authority
 chmod 644 /etc/systemd/system/*.service
 units="vm-identity ssh-host-keys ssh google-guest-agent google-startup-scripts google-shutdown-scripts"
 for unit in $units; do systemctl enable --quiet "$unit.service"; done

@@ -13,7 +13,7 @@ from ..decide import bucket_budget
 from ..decide.checkpoints import bucket_and_folder
 from ..decide.config import Config
 from ..decide.values import is_whole, json_object, one_line
-from . import as_user, installed
+from . import as_user, installed, terminal
 from .guard import STEPS
 
 _SECONDS = 60.0
@@ -106,11 +106,12 @@ class BucketWatch:
             done = as_user.run_as(
                 self._config.user,
                 installed.command("bucket", text),
+                terminal.user_environment(self._config.user),
                 seconds=_SECONDS,
                 most_bytes=_MOST,
             )
             self._answer = typed(json_object(done.out) or {"error": "no answer"})
-        except (OSError, KeyError, as_user.UserError) as error:
+        except (OSError, as_user.UserError, terminal.CannotStart) as error:
             self._answer = {"error": f"{self._config.checkpoint_dir}: {one_line(str(error))}"}
 
     def _take(self, now: float, answer: dict[str, Any]) -> None:

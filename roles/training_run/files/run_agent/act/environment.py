@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from pathlib import Path
+
 from ..decide.config import Config
 from .installed import FILES
 
 HANG_HOOK = FILES / "hang_hook"
+SYSTEM = Path("/etc/environment")
+"""What every login of the machine finds in its environment."""
+AUTHORITIES = frozenset(
+    {
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+    }
+)
+"""Variables by which libraries find the authorities that the machine trusts."""
+_MOST = 1 << 16
+_PATH = re.compile(r"\s*(?:export\s+)?(\w+)=([\"']?)(/[^\s\"']*)\2\s*", re.ASCII)
+
+
+def of_machine() -> dict[str, str]:
+    """Return the variables of the machine that programs get: those of its authorities."""
+    text = ""
+    with contextlib.suppress(OSError), SYSTEM.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(_MOST)
+    return authorities(text)
+
+
+def authorities(text: str) -> dict[str, str]:
+    """Return these variables of a file like /etc/environment, as far as they are whole paths."""
+    found = [match for match in map(_PATH.fullmatch, text.splitlines()) if match]
+    return {match[1]: match[3] for match in found if match[1] in AUTHORITIES}
 
 
 def of_program(config: Config, run_id: str, attempt: int, basis: dict[str, str]) -> dict[str, str]:

@@ -80,7 +80,7 @@ def resolved(config: Config, hand: Hand) -> Config:
 
 def user_environment(user: str) -> dict[str, str]:
     """Return the environment that programs of a user begin with."""
-    result = as_user.environment_of(account_of(user))
+    result = {**environment.of_machine(), **as_user.environment_of(account_of(user))}
     if "TMUX_TMPDIR" in os.environ:
         result["TMUX_TMPDIR"] = os.environ["TMUX_TMPDIR"]
     return result

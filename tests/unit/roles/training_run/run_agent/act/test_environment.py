@@ -9,6 +9,7 @@ import pytest
 from run_agent.act import (
     as_user,
     environment,
+    terminal,
 )
 from run_agent.decide import config
 from run_definition import PUBLIC
@@ -79,3 +80,36 @@ def test_a_gang_of_several_slices(worker: int, place: tuple[int, int]) -> None:
     same = config.definition_of({**PUBLIC, **SEVERAL, "worker": worker}, {})
     assert same == config.definition_of(PUBLIC, {})
     assert same != config.definition_of({**PUBLIC, "multislice": {"num_slices": 3}}, {})
+
+
+def test_the_machines_authorities_are_passed_on_and_nothing_else() -> None:
+    bundle = "/etc/ssl/certs/ca-certificates.crt"
+    text = f"""
+# SSL_CERT_DIR=/commented
+PATH="/opt/bin"
+LD_PRELOAD=/usr/lib/libtcmalloc.so
+REQUESTS_CA_BUNDLE={bundle}
+  export SSL_CERT_DIR="/etc/ssl/certs:/opt/certs"
+CURL_CA_BUNDLE='{bundle}'
+SSL_CERT_FILE=company.pem
+SSL_CERT_FILE="/a
+GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=/old
+GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=/new
+"""
+    assert environment.authorities(text) == {
+        "REQUESTS_CA_BUNDLE": bundle,
+        "SSL_CERT_DIR": "/etc/ssl/certs:/opt/certs",
+        "CURL_CA_BUNDLE": bundle,
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": "/new",
+    }
+
+
+def test_a_run_names_other_authorities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "SYSTEM", tmp_path / "environment")
+    monkeypatch.setattr(terminal, "account_of", lambda _user: ALICE)
+    assert "SSL_CERT_FILE" not in terminal.user_environment("alice")
+    environment.SYSTEM.write_text("SSL_CERT_FILE=/company.pem\nCURL_CA_BUNDLE=/company.pem\n")
+    given = config.parse(PUBLIC, {"SSL_CERT_FILE": "/run.pem"})
+    found = environment.of_program(given, "demo-1", 1, terminal.user_environment("alice"))
+    assert (found["SSL_CERT_FILE"], found["CURL_CA_BUNDLE"]) == ("/run.pem", "/company.pem")
+    assert found["HOME"] == "/home/alice"

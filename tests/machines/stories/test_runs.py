@@ -11,10 +11,12 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from fleet import NOTHING, ROOT, Fleet, changes, wait_until, what_changed_but_notes
 
 # In CI tests/machines/e2e kills and reboots the runs of machines, and tests/cloud/run_agent has the
@@ -47,6 +49,30 @@ import os
 def loss(batch):
     raise ValueError("nan in attempt " + os.environ["TPU_FLEET_ATTEMPT"])
 loss([])
+"""
+# As Orbax does, by Python's own library and with nothing but the environment that the agent gives.
+SAVES = """
+import json, os, time, urllib.error, urllib.parse, urllib.request
+account = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default"
+store = "https://storage.googleapis.com/upload/storage/v1"
+bucket, _, folder = os.environ["TPU_FLEET_CHECKPOINT_DIR"][len("gs://"):].partition("/")
+def ask(url, data=None, **headers):
+    return urllib.request.urlopen(urllib.request.Request(url, data, headers)).read()
+token = json.loads(ask(account + "/token", **{"Metadata-Flavor": "Google"}))["access_token"]
+def save(name):
+    query = urllib.parse.urlencode({"uploadType": "media", "name": folder + "/" + name})
+    where = f"{store}/b/{bucket}/o?{query}"
+    while True:
+        try:
+            return ask(where, b"0123456789", Authorization="Bearer " + token)
+        except urllib.error.HTTPError as error:
+            print("refused with", error.code)
+            time.sleep(1)
+print("authorities in", os.environ.get("REQUESTS_CA_BUNDLE"))
+for name in ("100/_CHECKPOINT_METADATA", "100/d/0", "100/commit_success.txt", "200/d/0"):
+    save(name)
+print("saved")
+time.sleep(100000)
 """
 FOLDER = "/home/alice/checkpoints/count"
 OWNERS = {"pictures": "alice", "words": "bob"}
@@ -357,3 +383,48 @@ def test_a_stopped_run_stays_stopped_when_its_slice_is_created_again(
     fleet.run("tpu-fleet", "start", "kept")
     wait_running(fleet, "kept", attempt=1)
     assert json.loads((fleet.folder / "state" / "stopped.json").read_text()) == {}
+
+
+def test_checkpoints_are_written_to_a_bucket_by_its_real_name_and_seen(
+    fleet: Fleet, told: Path
+) -> None:
+    url = f"http://127.0.0.1:{fleet.port}/storage/v1/b"
+    requests.post(url, json={"name": "lab-saves"}, timeout=30).raise_for_status()
+    policy = requests.get(f"{url}/lab-saves/iam", timeout=30).json()["bindings"]
+    allow(f"{url}/lab-saves", [])
+    saves = {
+        **count("saves"),
+        "name": "saves",
+        "command": python(SAVES),
+        "checkpoint_dir": "gs://lab-saves/digits",
+    }
+    fleet.declare(declared(saves, told=told))
+    fleet.play("site.yml")
+    wait_running(fleet, "saves", attempt=1)
+    # An account without a role: the program is refused, and the agent says what is missing.
+    problem = wait_until("the problem", lambda: rows(fleet)["saves"]["problems"], 180)
+    assert "roles/storage.objectViewer" in problem[0]
+    assert "refused with 403" in whole_log(fleet, "saves")
+    assert rows(fleet)["saves"]["seconds_since_checkpoint"] is None
+    allow(f"{url}/lab-saves", policy)
+    wait_until("a checkpoint", lambda: saved(rows(fleet)["saves"]), 400)
+    status = fleet.status(HOST, "saves")
+    # The time of the mark, by the cloud's clock.
+    mark = requests.get(f"{url}/lab-saves/o/digits%2F100%2Fcommit_success.txt", timeout=30).json()
+    at = datetime.fromisoformat(mark["updated"]).timestamp()
+    assert status["saved_at"] == pytest.approx(at, abs=0.002)
+    assert (status["bucket"]["name"], status["bucket"]["step"]) == ("100", 100)
+    assert (status["bucket"]["bytes"], status["problems"]) == (30, [])
+    log = whole_log(fleet, "saves")
+    assert "authorities in /etc/ssl/certs/ca-certificates.crt" in log
+    assert "saved" in log.splitlines()
+
+
+def allow(bucket: str, bindings: list[dict[str, Any]]) -> None:
+    """Give a bucket another policy."""
+    answer = requests.put(f"{bucket}/iam", json={"bindings": bindings}, timeout=30)
+    answer.raise_for_status()
+
+
+def saved(row: dict[str, Any]) -> bool:
+    return row["seconds_since_checkpoint"] is not None

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import stat
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,12 @@ _DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
 # The file for the PID is opened first: as soon as the machine has another root folder, so has the
 # shell that started it, for both are in one mount namespace.
 START = 'exec 3> "$STARTING"; sh "$@" < /dev/null >> "$LOG" 2>&1 3>&- & echo $! >&3'
+# The mount ends with its name space.
+TRUST = """
+mkdir "$3/work" "$3/root"
+mount -t overlay -o "lowerdir=$1,upperdir=$2,workdir=$3/work" overlay "$3/root"
+chroot "$3/root" /usr/local/sbin/trust-authority "$4"
+"""
 BOOT_LIMIT = 60.0
 END_LIMIT = 10.0
 LOOK_EVERY = 0.02
@@ -173,9 +180,7 @@ class SmallMachines:
                 scratch = common.with_suffix(".part")
                 shutil.rmtree(scratch, ignore_errors=True)
                 _make_common(rootfs, scratch)
-                own = scratch / AUTHORITY.lstrip("/")
-                own.parent.mkdir(parents=True)
-                shutil.copyfile(self._layout.authority, own)
+                _trust(self._layout.authority, rootfs, scratch)
                 scratch.replace(common)
         return f"{common}:{rootfs}"
 
@@ -206,6 +211,16 @@ def _make_common(rootfs: Path, common: Path) -> None:
     rule.write_text(f"%{SUDOERS} ALL=(ALL:ALL) NOPASSWD:ALL\n")
     rule.chmod(0o440)
     (common / "etc/resolv.conf").write_text(resolver_file().read_text())
+
+
+def _trust(authority: Path, rootfs: Path, common: Path) -> None:
+    """Add to the layer what a machine does that comes to trust an authority, once for all."""
+    own = common / AUTHORITY.lstrip("/")
+    own.parent.mkdir(parents=True)
+    shutil.copyfile(authority, own)
+    with tempfile.TemporaryDirectory(dir=common.parent) as place:
+        words = [str(rootfs), str(common), place, AUTHORITY]
+        run(["unshare", "--mount", "sh", "-euc", TRUST, "sh", *words])
 
 
 def _make_device(path: Path, major: int, minor: int) -> None:

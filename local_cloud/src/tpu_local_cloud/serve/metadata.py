@@ -510,7 +510,7 @@ class MetadataApp:
         elif directory and recursive and alt == "text":
             text, kind = lines(value), "application/text"
         elif directory and recursive:
-            text, kind = json.dumps(camel(value, "attributes" in words)), "application/json"
+            text, kind = json.dumps(camel(value, bool({*NAMED} & {*words}))), "application/json"
         elif words == ["instance", "tags"] and alt != "text":
             text, kind = json.dumps(value), "application/json"
         elif alt == "json":

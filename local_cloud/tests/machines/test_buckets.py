@@ -32,6 +32,18 @@ blob.upload_from_string(b"x" * 9_000_000)  # in parts
 assert blob.download_as_bytes() == b"x" * 9_000_000
 print(sorted(one.name for one in storage.Client().list_blobs("lab")))
 """
+TENSORSTORE = """
+import tensorstore
+store = tensorstore.KvStore.open("gs://lab/by-tensorstore/").result()
+store.write("key", b"value").result()
+assert store.read("key").result().value == b"value"
+"""
+OBSTORE = """
+import obstore.store
+store = obstore.store.GCSStore("lab")
+store.put("by-obstore", b"value")
+assert bytes(store.get("by-obstore").bytes()) == b"value"
+"""
 GCSFS = """
 import gcsfs, time
 begun = time.monotonic()
@@ -85,13 +97,16 @@ def test_the_roles_of_its_account_decide(container_cloud: ContainerCloud, machin
     assert container_cloud.ssh(machine, f"{TOKEN}; {status}") == "200"
 
 
-def test_googles_libraries_work_unmodified(container_cloud: ContainerCloud, machine: str) -> None:
+def test_libraries_work_unmodified(container_cloud: ContainerCloud, machine: str) -> None:
     container_cloud.ssh(machine, "sudo apt-get update -qq")
     container_cloud.ssh(machine, "sudo apt-get install -qq --no-install-recommends python3-venv")
     container_cloud.ssh(machine, "python3 -m venv ~/venv && ~/venv/bin/pip install -q -U pip")
     container_cloud.ssh(machine, "~/venv/bin/pip install -q google-cloud-storage gcsfs")
+    container_cloud.ssh(machine, "~/venv/bin/pip install -q tensorstore obstore")
     listed = python(container_cloud, machine, GOOGLES, "~/venv/bin/python")
     assert "by-python" in listed
+    python(container_cloud, machine, TENSORSTORE, "~/venv/bin/python")
+    python(container_cloud, machine, OBSTORE, "~/venv/bin/python")
     # Without an answer to its first question, by gRPC, it takes 150 seconds.
     assert float(python(container_cloud, machine, GCSFS, "~/venv/bin/python")) < 60
 

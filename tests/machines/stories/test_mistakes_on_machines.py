@@ -133,7 +133,8 @@ sudo sh -c "cat /etc/ssh/ssh_config.d/* /home/alice/.ssh/* | sha256sum"
 def fleet(_cloud: Fleet) -> Iterator[Fleet]:
     """One machine as declared, and the GitHub and git server that it has it from."""
     url = f"http://127.0.0.1:{_cloud.port}/"
-    with _cloud.holding({**NOTHING, **{k: v for k, v in GOOD.items() if k.startswith("fleet_")}}):
+    bare = {name: GOOD[name] for name in ("fleet_apply", "fleet_allocations", "fleet_slices")}
+    with _cloud.holding({**NOTHING, **bare}):
         server = GitServer(_cloud.ssh(HOST, "ip -4 route show default").split()[2], url)
         for asked in (
             {"accounts": [{"token": TOKEN, "login": "alice"}]},

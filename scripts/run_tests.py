@@ -137,21 +137,7 @@ CHECK = (
 # first. Any of them may run beside any other: each cloud gets a free port (ports.py of the local
 # cloud's tests).
 FULL = (
-    Stage("stories", in_ci(STORIES)),
-    Stage(
-        "molecule",
-        # All roles on three machines are half of the stage if they are pushed. Here the machines
-        # apply them, as they do for users; at night the stage molecule_push has them task by task.
-        (
-            *("scripts/molecule_by_hosts.py", "--only=without_declarations"),
-            *("test", "--all", "--report", *NIGHT_SCENARIOS),
-        ),
-    ),
-    # It starts Ansible for each playbook; half of them are molecule's, which runs them.
-    Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
-    *(stage for stage in CHECK if stage.name != "unit"),
-    # One process reads 9,000 tests once, and two stages run beside it.
-    Stage("unit", in_ci(*UNIT)),
+    Stage("story", in_ci("-x", "tests/machines/e2e")),
     Stage(
         "api",
         # Most of them wait for something: three at a time take half as long as one.
@@ -161,19 +147,33 @@ FULL = (
             *API_REST,
         ),
     ),
-    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
-    Stage("story", in_ci("-x", "tests/machines/e2e")),
+    Stage(
+        "molecule",
+        # All roles on three machines are half of the stage if they are pushed. Here the machines
+        # apply them, as they do for users; at night the stage molecule_push has them task by task.
+        (
+            *("scripts/molecule_by_hosts.py", "--only=without_declarations"),
+            *("test", "--all", "--report", *NIGHT_SCENARIOS),
+        ),
+    ),
+    # One process reads 9,000 tests once, and two stages run beside it.
+    Stage("unit", in_ci(*UNIT)),
     Stage("machines", in_ci(*MACHINES)),
-    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
+    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
+    # It starts Ansible for each playbook; half of them are molecule's, which runs them.
+    Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
+    Stage("stories", in_ci(STORIES)),
     # Each of its tests starts gcloud, which is a second of a core.
     Stage("gcloud", in_ci("-n", "3", GCLOUD)),
     Stage(
         "sanity",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--skip-test", test))),
     ),
+    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
     Stage("package", ("scripts/check-package",)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),
+    *(stage for stage in CHECK if stage.name != "unit"),
 )
 
 # What is too long for each run of CI.

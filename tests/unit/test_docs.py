@@ -26,6 +26,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify impor
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import LISTS, SCALARS, Key
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import OLD_KEYS
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
 
 from tpu_fleet.begin.answers import Answers
@@ -106,6 +107,15 @@ def test_links_lead_somewhere(name: str) -> None:
 
 def test_example_is_a_good_fleet_file() -> None:
     assert [str(problem) for problem in check_fleet_file(EXAMPLE, ROLES)] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_has_an_old_name_of_the_fleet_file(name: str) -> None:
+    # Old keys of one word, such as owner, mean other things elsewhere.
+    keys = {key for old in OLD_KEYS.values() for key in old if "_" in key}
+    named = set(re.findall(r"`(\w+)`", (ROOT / name).read_text()))
+    about_roles = name.startswith(("docs/internals/", "roles/")) or name == "CONTRIBUTING.md"
+    assert named & (keys if about_roles else keys | FLEET_NAMES.keys()) == set()
 
 
 def missing(keys: Mapping[str, Key], entries: list[Any], where: str) -> list[str]:

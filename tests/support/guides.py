@@ -81,7 +81,11 @@ class Guide(Fleet):
             except (AssertionError, subprocess.TimeoutExpired):
                 return None
 
-        return wait_until(f"attempt {attempt} of {run} trains", there, 180)
+        try:
+            return wait_until(f"attempt {attempt} of {run} trains", there, 180)
+        except AssertionError as error:
+            seen = f"{self.status(host, run)}\n{self.log(host, run)[-3000:]}"
+            raise AssertionError(f"{error}\n{seen}") from None
 
     def kill(self, host: str, run: str) -> None:
         """End the program of a run as the kernel would."""

@@ -208,7 +208,7 @@ def test_site_publishes_once_and_nothing_secret(there: Elsewhere) -> None:
         content = there.content(name)
         assert CANARY.encode() not in content
         assert base64.b64encode(CANARY.encode())[4:-4] not in content
-    assert "without variables of the secrets keys" in " ".join(there.fleet.first_site.split())
+    assert "without env of the secrets keys" in " ".join(there.fleet.first_site.split())
     there.fleet.play("site.yml")
     assert there.objects() == before
 
@@ -246,7 +246,7 @@ def test_made_again_without_a_controller_it_goes_on(there: Elsewhere) -> None:
         there.wait_for(f"{name} {worker} is set up", done, 600)
     assert not set(gone) & set(there.addresses("phoenix") + there.addresses("twin"))
     assert there.root("phoenix", "cat /var/tmp/own-script") == "own script\n"
-    assert there.setup("phoenix")["without"] == ["variables of the secrets keys"]
+    assert there.setup("phoenix")["without"] == ["env of the secrets keys"]
 
     after = there.wait_for("the run", lambda: there.running("phoenix", "count"), 180)
     assert after["run_id"] == before["run_id"]

@@ -460,6 +460,9 @@ def names_one(text: str, paths: list[str]) -> bool:
     # Her environment and her tree are links to these, and are told of by their own names.
     behind = re.compile(r"/\.(?:(venv)-[0-9a-f]+|(tree)\.releases/[^/]+)(?=/|$)")
     paths = [*paths, *(behind.sub(lambda link: "/" + (link[1] or link[2]), p) for p in paths)]
+    # A build that stands is told of by the environment and the process.
+    if re.search("environment '+hers'+.*process [0-9]+ was stopped by a signal", flat):
+        return True
     named = {found.rstrip("/.:)]\\") for found in HERS.findall(flat)}
     return any(path in flat for path in paths) or any(
         path.startswith(one + "/") for one in named for path in paths

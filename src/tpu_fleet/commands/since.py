@@ -7,8 +7,8 @@ import re
 import time
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.durations import seconds
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 FORMS = "90s, 30m, 8h, 1d, 22:00, 2026-11-20 or 2026-11-20T08:00"
 
 
@@ -16,9 +16,8 @@ def moment(context: click.Context, option: click.Parameter, value: str | None) -
     """Parse a time, or a duration before now; return seconds since the epoch."""
     if value is None:
         return None
-    match = re.fullmatch(r"(\d+)([smhd])", value)
-    if match:
-        return time.time() - int(match[1]) * UNITS[match[2]]
+    if re.fullmatch("[0-9]+[smhd]", value):
+        return time.time() - seconds(value)
     try:
         return _time(value)
     except ValueError:

@@ -132,6 +132,11 @@ def thing_of(item: Any, prefix: str) -> Thing | None:
     return Thing(name, size, at, _whole(item.get("generation"), 1 << 63) or 0)
 
 
+def is_folder(item: Any) -> bool:
+    """Return whether an item of an object list stands for a folder, as consoles make one."""
+    return isinstance(item, Mapping) and str(item.get("name", "")).endswith("/")
+
+
 def name_below(name: Any, prefix: str) -> str | None:
     """Return a name relative to a folder; None if it is refused.
 

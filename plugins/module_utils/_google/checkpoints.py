@@ -96,7 +96,7 @@ class CheckpointFolder:
             thing = checkpoints.thing_of(item, self._prefix)
             if thing is not None:
                 yield thing
-            elif not (isinstance(item, dict) and str(item.get("name", "")).endswith("/")):
+            elif not checkpoints.is_folder(item):
                 self._refused += 1
 
     def _price(self) -> float | None:

@@ -273,8 +273,8 @@ class _Look:
         return [one for one in found if one is not None]
 
     def _things(self, items: Any) -> list[checkpoints.Thing]:
-        # The object that stands for the folder itself, as consoles make one, is none of its files.
-        there = [one for one in _list(items) if not _is_folder(one)]
+        # The object that stands for the folder itself is none of its files.
+        there = [one for one in _list(items) if not checkpoints.is_folder(one)]
         found = [checkpoints.thing_of(one, self._prefix) for one in there]
         self._refused += found.count(None)
         return [one for one in found if one is not None]
@@ -355,10 +355,6 @@ class _Look:
         if self._refused:
             notes.append(f"{self._refused} objects have names, sizes or times that are refused")
         return "; ".join(notes)
-
-
-def _is_folder(item: Any) -> bool:
-    return isinstance(item, dict) and str(item.get("name", "")).endswith("/")
 
 
 def _ns(at: float) -> int:

@@ -28,7 +28,7 @@ from .._host.snapshot import SnapshotError
 from .order import PROTOCOL, Order, choice
 from .worker import RefusedError, Worker, as_request
 
-LOOK = 0.1
+LOOK = 0.05
 """Seconds between two looks at what the runs do."""
 START_SECONDS = 20.0
 """How long, beyond the time that a program may take to end, the next attempt is waited for."""

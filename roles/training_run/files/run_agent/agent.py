@@ -38,9 +38,11 @@ from .talk.refusals import Refusals
 
 # The signals that an agent that takes over handles, also when they are sent before it can.
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-_HURRY = 0.05  # seconds to the next look when the gang has just gone on
-_SOON = 0.1  # while it stops or gathers, for so long after it has gone on: people wait for it then
+# Seconds to the next look while the gang stops or gathers, because a person may wait for it, for so
+# long after it has gone on; on a busy worker so many times as long as the look itself takes.
+_SOON = 0.03
 _SOON_FOR = 5.0
+_SOON_TIMES = 4.0
 
 
 class Agent:
@@ -119,17 +121,18 @@ class Agent:
             if self.reloading:
                 return True
             news = before and self.order and before.token != self.order.token
-            self._wait(self._pause(bool(news)) - (time.monotonic() - begun))
+            spent = time.monotonic() - begun
+            self._wait(self._pause(bool(news), spent) - spent)
 
-    def _pause(self, news: bool) -> float:
-        """Return the seconds from one look to the next."""
+    def _pause(self, news: bool, spent: float) -> float:
+        """Return the seconds from one look, which took `spent` seconds, to the next."""
         tick, now = self.config.timing.tick, time.monotonic()
         if news:
             self.gone_on = now
-            return min(tick, _HURRY)
         order, own = self.order, self.config.definition
         between = order is None or order.definition != own or order.phase in (GATHERING, STOPPING)
-        return min(tick, _SOON) if between and now - self.gone_on < _SOON_FOR else tick
+        is_soon = news or (between and now - self.gone_on < _SOON_FOR)
+        return min(tick, max(_SOON, _SOON_TIMES * spent)) if is_soon else tick
 
     def _wait(self, seconds: float) -> None:
         """Wait, but not after a signal, on which people wait."""

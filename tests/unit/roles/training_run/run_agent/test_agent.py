@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from run_agent.agent import _HURRY, _SOON, _SOON_FOR, Agent
+from run_agent.agent import _SOON, _SOON_FOR, _SOON_TIMES, Agent
 from run_agent.decide.gang_state import GATHERING, STOPPING
 from run_agent.decide.run_states import FAILED, RUNNING
 
@@ -42,13 +42,13 @@ def agent(phase: str | None, definition: str, gone_on: float) -> Any:
 def test_it_looks_soon_while_its_gang_goes_on(
     phase: str | None, definition: str, gone_on: float, seconds: float
 ) -> None:
-    assert Agent._pause(agent(phase, definition, gone_on), False) == seconds
+    assert Agent._pause(agent(phase, definition, gone_on), False, 0.0) == seconds
 
 
 def test_news_is_looked_at_once_more_and_begins_the_time_anew() -> None:
     one = agent(RUNNING, "own", _SOON_FOR)
     before = one.gone_on
-    assert Agent._pause(one, True) == _HURRY
+    assert Agent._pause(one, True, 0.0) == _SOON
     assert one.gone_on > before
 
 

@@ -81,7 +81,7 @@ class ActionModule(ActionBase):
             )
         return (
             f"{tried}. Name the key that the slice admits (fleet_ssh_private_key_file, or "
-            "TPU_FLEET_SSH_KEY), or let ansible-playbook tpu.fleet.provision admit this one."
+            "TPU_FLEET_SSH_KEY), or have the slices admit this one: tpu-fleet apply --only slices."
         )
 
     def _try(self) -> str | None:

@@ -9,8 +9,11 @@ from typing import Any
 
 import click
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import controller, host
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import slice as worker_slice
 
 from tpu_fleet.cli import main
+from tpu_fleet.commands.parts import PARTS
 from tpu_fleet.workers.inventory.names import NameOf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,3 +134,27 @@ def test_each_playbook_has_its_command() -> None:
                 one = command.get_command(click.Context(command), word)
                 assert one, f"{playbook}: tpu-fleet {line}"
                 command = one
+
+
+def remedies() -> list[str]:
+    """Return what the doctor's findings ask a person to do."""
+    tables = (controller.CHECKS, controller.WORKER_CHECKS, host.CHECKS, worker_slice.CHECKS)
+    checks = [check for table_of in tables for check in table_of]
+    return [case.remedy for check in checks for case in check.cases.values()]
+
+
+def test_remedies_of_the_doctor_are_commands_of_people() -> None:
+    assert [text for text in remedies() if "ansible-playbook" in text] == []
+    lines = [line for text in remedies() for line in re.findall(r"tpu-fleet ([a-z][^.,;:]*)", text)]
+    assert len(lines) > 10
+    for line in lines:
+        command: click.Command = main
+        words = line.split()
+        while words and isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found, f"tpu-fleet {line}"
+            command = found
+        known = {option for one in command.params for option in one.opts}
+        assert {word for word in words if word.startswith("--")} <= known, f"tpu-fleet {line}"
+        chosen = re.findall(r"--only (\w+)", line)
+        assert set(chosen) <= set(PARTS), f"tpu-fleet {line}"

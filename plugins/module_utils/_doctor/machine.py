@@ -12,7 +12,7 @@ from typing import Any, Iterator, Mapping, Tuple
 from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, listed, skipped
 
 GIB = 1024**3
-CONFIGURE = "Run: ansible-playbook tpu.fleet.configure --limit {host}"
+APPLY = "Run: tpu-fleet apply --limit {host}"
 
 # Maximum error of a clock in seconds. Google refuses signatures that are minutes off.
 CLOCK_WARN, CLOCK_FAIL = 5.0, 60.0
@@ -227,11 +227,11 @@ CHECKS: Tuple[Check, ...] = (
         "the marker that says that the roles were applied in this boot",
         _ready,
         {
-            "missing": Case(WARN, "set up only partly: the ready marker is missing", CONFIGURE),
+            "missing": Case(WARN, "set up only partly: the ready marker is missing", APPLY),
             "older_boot": Case(
                 WARN,
                 "rebooted since it was last set up",
-                CONFIGURE,
+                APPLY,
                 fix="writes the marker again, if all other checks of the worker are ok",
             ),
         },
@@ -246,12 +246,12 @@ CHECKS: Tuple[Check, ...] = (
             "failed": Case(
                 FAIL,
                 "the machine could not set itself up and tries again: {why}",
-                f"Read on the machine: sudo cat /var/log/tpu-fleet/self-setup.log. {CONFIGURE}",
+                f"Read on the machine: sudo cat /var/log/tpu-fleet/self-setup.log. {APPLY}",
             ),
             "without": Case(
                 WARN,
                 "the machine has set itself up without {what}",
-                CONFIGURE,
+                APPLY,
             ),
         },
         ("self_setup",),
@@ -355,12 +355,12 @@ CHECKS: Tuple[Check, ...] = (
             "few_files": Case(
                 WARN,
                 "a login may open only {files} files",
-                f"{CONFIGURE} --tags host_base, then log in again",
+                f"{APPLY} --only base, then log in again",
             ),
             "little_memlock": Case(
                 WARN,
                 "a login may lock only {size} of memory; the TPU runtime needs more",
-                f"{CONFIGURE} --tags host_base, then log in again",
+                f"{APPLY} --only base, then log in again",
             ),
         },
         ("limits", "chips"),

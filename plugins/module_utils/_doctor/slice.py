@@ -96,7 +96,7 @@ def _runs(facts: Facts) -> Iterator[Hit]:
     return _same(facts, lambda said: said["runs"], _run_difference)
 
 
-_APPLY = "Run: ansible-playbook tpu.fleet.configure --limit {group}"
+_APPLY = "Run: tpu-fleet apply --limit {group}"
 
 CHECKS: tuple[Check, ...] = (
     Check(
@@ -121,22 +121,14 @@ CHECKS: tuple[Check, ...] = (
         SLICE,
         "the versions in each venv, compared between the workers",
         _venvs,
-        {
-            "differ": Case(
-                FAIL, "venv {name} on {worker} differs: {how}", f"{_APPLY} --tags python_env"
-            )
-        },
+        {"differ": Case(FAIL, "venv {name} on {worker} differs: {how}", f"{_APPLY} --only venvs")},
     ),
     Check(
         "same_code",
         SLICE,
         "the version of each code tree, compared between the workers",
         _code,
-        {
-            "differ": Case(
-                FAIL, "code {name} on {worker} differs: {how}", f"{_APPLY} --tags code_checkout"
-            )
-        },
+        {"differ": Case(FAIL, "code {name} on {worker} differs: {how}", f"{_APPLY} --only code")},
     ),
     Check(
         "same_runs",
@@ -147,7 +139,7 @@ CHECKS: tuple[Check, ...] = (
             "differ": Case(
                 WARN,
                 "run {name} on {worker} differs: {how}",
-                "Run: ansible-playbook tpu.fleet.train --limit {group}",
+                f"{_APPLY} --only runs",
             )
         },
     ),

@@ -209,12 +209,12 @@ CHECKS: Tuple[Check, ...] = (
             "tcmalloc": Case(
                 WARN,
                 "{where} preloads {value} into every program, which breaks some",
-                "Run: ansible-playbook tpu.fleet.configure --tags host_base --limit {host}",
+                "Run: tpu-fleet apply --only base --limit {host}",
             ),
             "missing": Case(
                 FAIL,
                 "{where} preloads {value}, which does not exist",
-                "Run: ansible-playbook tpu.fleet.configure --tags host_base --limit {host}",
+                "Run: tpu-fleet apply --only base --limit {host}",
             ),
         },
         ("preload",),
@@ -228,7 +228,7 @@ CHECKS: Tuple[Check, ...] = (
             "off": Case(
                 WARN,
                 "transparent huge pages are {now}: programs take twice as long to start",
-                "Run: ansible-playbook tpu.fleet.configure --tags host_base --limit {host}",
+                "Run: tpu-fleet apply --only base --limit {host}",
             )
         },
         ("huge_pages",),

@@ -158,17 +158,17 @@ CHECKS: Tuple[Check, ...] = (
             "missing": Case(
                 FAIL,
                 "venv {name} is missing at {path}",
-                "Run: ansible-playbook tpu.fleet.configure --tags python_env --limit {host}",
+                "Run: tpu-fleet apply --only venvs --limit {host}",
             ),
             "broken": Case(
                 FAIL,
                 "the Python of venv {name} does not start: {error}",
-                "Run: ansible-playbook tpu.fleet.configure --tags python_env --limit {host}",
+                "Run: tpu-fleet apply --only venvs --limit {host}",
             ),
             "drift": Case(
                 WARN,
                 "venv {name} was changed by hand: {drift}",
-                "Declare what it needs, and apply tpu.fleet.configure --tags python_env.",
+                "Declare what it needs, then: tpu-fleet apply --only venvs",
             ),
             "slow": Case(
                 WARN,
@@ -187,8 +187,7 @@ CHECKS: Tuple[Check, ...] = (
             "fails": Case(
                 FAIL,
                 "{framework} of venv {name} cannot be imported: {error}",
-                "Correct its packages, then: ansible-playbook tpu.fleet.configure "
-                "--tags python_env --limit {host}",
+                "Correct its packages, then: tpu-fleet apply --only venvs --limit {host}",
             )
         },
         ("venvs",),

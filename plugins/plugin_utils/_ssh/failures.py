@@ -131,7 +131,7 @@ def _of_ssh(asyncssh: Any, error: BaseException, seen: ConnectionProgress) -> Fa
             return Failure(
                 Kind.HOST_KEY,
                 f"no host key is known for {seen.key_name}",
-                "Refresh the addresses: tpu-fleet exec --refresh, or tpu.fleet.provision.",
+                "Refresh the addresses: tpu-fleet exec --refresh",
             )
         return Failure(
             Kind.HOST_KEY,
@@ -145,7 +145,7 @@ def _of_ssh(asyncssh: Any, error: BaseException, seen: ConnectionProgress) -> Fa
         return Failure(
             Kind.AUTH,
             f"{seen.user} may not log in{tried}",
-            "Say another login, or let tpu.fleet.provision admit the key.",
+            "Name another login, or have the slices admit the key: tpu-fleet apply --only slices",
         )
     if isinstance(error, asyncssh.KeyExchangeFailed):
         return Failure(Kind.CLOSED, text, "Choose another key exchange: --kex default.")

@@ -247,7 +247,7 @@ def test_workers_that_differ_or_are_away(fleet: Fleet) -> None:
     rows, _fixed = doctor(fleet, 2)
     assert "venv jax on pair-w1 differs: jax 0.9.0" in rows["pair", "same_venvs", "jax"]["says"]
     assert "code digits on pair-w1 differs: bbbb" in rows["pair", "same_code", "digits"]["says"]
-    remedy = "ansible-playbook tpu.fleet.configure --limit tpu_slice_pair --tags code_checkout"
+    remedy = "tpu-fleet apply --limit tpu_slice_pair --only code"
     assert remedy in rows["pair", "same_code", "digits"]["remedy"]
 
     # Only something to look at, on the one that is asked for.

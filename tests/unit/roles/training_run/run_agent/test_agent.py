@@ -45,6 +45,12 @@ def test_it_looks_soon_while_its_gang_goes_on(
     assert Agent._pause(agent(phase, definition, gone_on), False, 0.0) == seconds
 
 
+def test_a_busy_worker_looks_less_often() -> None:
+    pause = Agent._pause(agent(GATHERING, "own", 0.0), False, 0.1)
+    assert pause == pytest.approx(_SOON_TIMES * 0.1)
+    assert Agent._pause(agent(GATHERING, "own", 0.0), False, 10.0) == TICK
+
+
 def test_news_is_looked_at_once_more_and_begins_the_time_anew() -> None:
     one = agent(RUNNING, "own", _SOON_FOR)
     before = one.gone_on

@@ -38,7 +38,7 @@ class Cached(Machines):
         }
         said = {
             "fleet_slices": [solo],
-            "fleet_disks": [{"name": disk, "zone": ZONE, "size_gb": 10}],
+            "fleet_disks": [{"name": disk, "zone": ZONE, "size": "10GiB"}],
             # A cache belongs to root, as the folders above it do.
             "fleet_disk_mounts": [{"name": disk, "path": MOUNT, "slices": [SLICE]}],
             "fleet_package_cache_dir": f"{MOUNT}/uv",

@@ -56,7 +56,7 @@ from ..module_utils._roles.notebook_server import services as notebooks
 from ..module_utils._roles.ray_cluster import services as ray
 from ..module_utils._roles.tensorboard_server import services as boards
 from ..module_utils._roles.training_run import definition
-from ..module_utils._schema.durations import in_seconds
+from ..module_utils._schema.amounts import for_machines
 from ..plugin_utils._roles.specs import defaults_of_entries
 from ..plugin_utils._roles.variables import RoleVariables
 
@@ -74,10 +74,10 @@ def role_plan(context: Context, role: str, **more: Any) -> dict[str, Any]:
     # Dates, and what else YAML has and JSON has not, become the texts that land in files.
     variables = json.loads(to_json(dict(RoleVariables(role, context))))
     try:
-        plain = {name: in_seconds(name, value) for name, value in variables.items()}
+        plain = {name: for_machines(name, value) for name, value in variables.items()}
         # Most variables have no entries.
         defaults = {
-            name: in_seconds(name, keys) if keys else {}
+            name: for_machines(name, keys) if keys else {}
             for name, keys in defaults_of_entries(role).items()
         }
     except ValueError as error:

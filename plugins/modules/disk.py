@@ -38,9 +38,11 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  size_gb:
-    description: Size in GB. Required to create a disk. A disk can grow, but never shrink.
-    type: int
+  size:
+    description:
+      - Size in whole GiB, as V(200GiB) or V(1TiB). What Google calls a GB of a disk is a GiB.
+      - Required to create a disk. A disk can grow, but never shrink.
+    type: str
   type:
     description:
       - Type of the disk, as V(pd-ssd). A new disk is V(pd-balanced) by default.
@@ -84,7 +86,7 @@ EXAMPLES = r"""
   tpu.fleet.disk:
     name: checkpoints
     zone: us-central2-b
-    size_gb: 200
+    size: 200GiB
     nodes: [solo]
 
 - name: Let many slices read the data set
@@ -141,7 +143,7 @@ from ..module_utils._google.apis import GoogleApis
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.model import Node
 from ..module_utils._tpu.node_plan import Step
-from ..module_utils._tpu.node_spec import disk_mode
+from ..module_utils._tpu.node_spec import disk_mode, gib_of
 from ..module_utils._tpu.versions import V2ALPHA1
 
 
@@ -153,7 +155,7 @@ def spec_of(module: AnsibleModule, client: Client) -> DiskSpec:
         name=params["name"],
         zone=params["zone"],
         project=client.project,
-        size_gb=params["size_gb"],
+        size_gb=gib_of("size", params["size"]),
         type=params["type"],
         description=params["description"],
         labels={key: str(value) for key, value in params["labels"].items()},

@@ -15,7 +15,7 @@ description:
     asked for with something else is refused with the list of differences, see O(recreate).
   - Only queued resources whose nodes carry the label C(tpu-fleet) are touched; see O(adopt).
   - Version 2 of the API is used; C(v2alpha1) only for what it alone offers (the tiers
-    V(best_effort) and V(flex_start), O(max_run_duration), O(boot_disk_size_gb), disks of single
+    V(best_effort) and V(flex_start), O(max_run_duration), O(boot_disk_size), disks of single
     workers).
 extends_documentation_fragment:
   - tpu.fleet.attributes
@@ -164,7 +164,7 @@ EXAMPLES = r"""
     nodes: [left, right]
     tier: flex_start
     max_run_duration: 4h
-    boot_disk_size_gb: 200
+    boot_disk_size: 200GiB
 
 - name: Delete it with its nodes
   tpu.fleet.queued_resource:

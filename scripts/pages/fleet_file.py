@@ -60,7 +60,9 @@ variables of groups and hosts; all others are your own.
 at once, with field, value and remedy.
 
 Required keys are marked with *. `texts` is a list of texts, `entries` a list of mappings; `any` is
-explained beside it. A `duration` has its unit: `90s`, `30m`, `12h`, `2d`, or `1h30m`.
+explained beside it. A `duration` has its unit: `90s`, `30m`, `12h`, `2d`, or `1h30m`. So has a
+`size`: `512MiB`, `20GiB` or `1TiB`; these are binary, as disks are at Google, whose GB are GiB.
+`null` is the one word for off.
 """
 COMMON_ABOUT = "These mean the same wherever a table says that it has them:"
 
@@ -94,6 +96,8 @@ TYPES = {
     "any": "any",
     "list": "list",
     "duration": "duration",
+    "size": "size",
+    "memory": "size or share",
 }
 LISTS_OF = {"str": "texts", "dict": "entries", "int": "integers", "any": "values"}
 # What the descriptions of roles name, and what the fleet file has in its place.
@@ -131,8 +135,8 @@ COMMON = {
     ),
     "labels": ("mapping", "Labels of the resource.", ("fleet_disks", "fleet_slices")),
     "memory_max": (
-        "text",
-        "Maximum memory, as systemd writes it (`8G`, `25%`).",
+        "size or share",
+        "Maximum memory, `8GiB`, or a share of the machine's, `25%`.",
         ("fleet_notebooks", "fleet_boards"),
     ),
     "secrets": (

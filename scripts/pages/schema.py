@@ -24,6 +24,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     Key,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import renamed
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.sizes import MEMORY, SIZE
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     fleet_options,
     role_names,
@@ -41,7 +42,10 @@ TYPES = {
     "list": "array",
     "dict": "object",
     "duration": "string",
+    "size": "string",
+    "memory": "string",
 }
+AMOUNTS = {"duration": DURATION, "size": SIZE, "memory": MEMORY}
 # What playbooks take on the command line, and nothing checks.
 OTHERS = "fleet_(drill|github|login)_"
 # What Ansible makes a number or a flag of, where a role takes one.
@@ -134,8 +138,8 @@ def of(key: Key, option: Mapping[str, Any]) -> Schema:
         kind |= mapping(key.options, option)
     if key.type == "str":
         return described(kind, key, option)
-    if key.type == "duration":
-        kind["pattern"] = f"^{DURATION}$"
+    if key.type in AMOUNTS:
+        kind["pattern"] = f"^({AMOUNTS[key.type]})$"
     # Validators name the fault within `else`; within anyOf they would blame the whole value.
     return described({"if": TEMPLATE, "else": kind}, key, option)
 

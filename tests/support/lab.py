@@ -108,7 +108,7 @@ class Lab:
             "fleet_ray_chips": 4,
             # Three machines on one small computer.
             "fleet_ray_cpus": 2,
-            "fleet_ray_object_store_mb": 100,
+            "fleet_ray_object_store_size": "100MiB",
             **more,
         }
 

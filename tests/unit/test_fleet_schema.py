@@ -66,7 +66,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("fleet_slices.0.name", 7, "fleet_slices.0.name"),
     ("fleet_slices.0.queued", "perhaps", "fleet_slices.0.queued"),
     ("fleet_slices.0.zones", "us-central2-b", "fleet_slices.0.zones"),
-    ("fleet_slices.0.boot_disk_size_gb", "big", "fleet_slices.0.boot_disk_size_gb"),
+    ("fleet_slices.0.boot_disk_size", "200GB", "fleet_slices.0.boot_disk_size"),
     ("fleet_slices.0.labels", ["a"], "fleet_slices.0.labels"),
     ("fleet_slices", {"name": "solo"}, "fleet_slices"),
     ("fleet_allocations", "unrestrictd", "fleet_allocations"),

@@ -164,11 +164,12 @@ _MACHINE = r"""
           - It is compared only where the API returns it.
         type: list
         elements: int
-  boot_disk_size_gb:
+  boot_disk_size:
     description:
-      - Size of each machine's boot disk in GB, if the image's own is too small.
+      - Size of each machine's boot disk in whole GiB, as V(200GiB), if the image's own is too
+        small.
       - It is compared only where the API returns it.
-    type: int
+    type: str
   owner:
     description:
       - The owner, the value of the label C(tpu-fleet). What is new gets V(managed) if nothing is
@@ -270,11 +271,11 @@ options:
         V(projects/P/reservations/R). It may be one in calendar mode.
       - It is only used to create something.
     type: str
-  boot_disk_size_gb:
+  boot_disk_size:
     description:
-      - Size of each machine's boot disk in GB. A new one has 100, because Compute Engine's own
-        default of 10 GB is full after the first installation.
-    type: int
+      - Size of each machine's boot disk in whole GiB, as V(200GiB). A new one has 100, because
+        Compute Engine's own default of 10 GiB is full after the first installation.
+    type: str
   description:
     description: A text for people. It is fixed at creation.
     type: str

@@ -54,8 +54,6 @@ class DiskSpec:
                     f"The label {key}={value} is not valid.",
                     remedy="Use lower case letters, digits, dashes and underscores, 63 at most.",
                 )
-        if self.size_gb is not None and self.size_gb < 1:
-            raise BadRequest(f"size_gb is {self.size_gb}.", remedy="Give a size in GB.")
         if self.writes and len(self.nodes or ()) > 1:
             names = " and ".join(self.nodes or ())
             raise BadRequest(
@@ -119,7 +117,7 @@ def plan_present(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence
         if spec.size_gb is None:
             raise Refused(
                 f"There is no disk {spec.name} in {spec.zone}, and its size is not given.",
-                remedy="Give size_gb.",
+                remedy="Give it, as size: 200GiB.",
             )
         plan.steps.append(Step("create", "there is no such disk"))
         plan.after = summary(spec.create_body())
@@ -184,12 +182,12 @@ def _corrected(spec: DiskSpec, disk: Mapping[str, Any], plan: DiskPlan) -> dict[
         raise _fixed(spec, "description", have["description"], spec.description)
     if spec.size_gb is not None and spec.size_gb < have["size_gb"]:
         raise Refused(
-            f"The disk {spec.name} has {have['size_gb']} GB, and size_gb is {spec.size_gb}: disks "
+            f"The disk {spec.name} has {have['size_gb']}GiB, and size is {spec.size_gb}GiB: disks "
             "cannot shrink.",
-            remedy=f"Say size_gb: {have['size_gb']}, or copy the data to a new disk.",
+            remedy=f"Say size: {have['size_gb']}GiB, or copy the data to a new disk.",
         )
     if spec.size_gb is not None and spec.size_gb > have["size_gb"]:
-        plan.steps.append(Step("resize", f"it has {have['size_gb']} GB"))
+        plan.steps.append(Step("resize", f"it has {have['size_gb']}GiB"))
         want["size_gb"] = spec.size_gb
     wanted = dict(spec.labels)
     if spec.owner or OWNER_LABEL not in have["labels"]:

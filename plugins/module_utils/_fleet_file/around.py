@@ -14,7 +14,7 @@ from .._google.service_account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES
 from .._schema import values as rules
 from .._schema.keys import UNREADABLE, Key, Problem, check_keys
 from .._schema.refs import known, user_remedy
-from .._tpu.node_spec import disk_mode
+from .._tpu.node_spec import disk_mode, gib_of
 
 STATES = Key(choices=("present", "absent"), default="present", description="`absent` removes it.")
 
@@ -54,9 +54,11 @@ FLEET_DISK = {
         description="Zone of the disk. It can only be attached to slices of this zone.",
         default="the one zone of its `slices`, else `fleet_zone`",
     ),
-    "size_gb": Key(
-        "int",
-        description="Size in GB; required to create the disk. A disk can grow, and never shrinks.",
+    "size": Key(
+        "size",
+        description="Size in whole GiB; required to create the disk. A disk can grow, and never "
+        "shrinks.",
+        unit="GiB",
     ),
     "type": Key(
         description="Disk type. TPU v6e accepts `hyperdisk-…` only.", default="pd-balanced"
@@ -209,7 +211,7 @@ def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
             name=entry["name"],
             zone=zone,
             project="",
-            size_gb=entry.get("size_gb"),
+            size_gb=gib_of("size", entry.get("size")),
             labels={key: str(value) for key, value in (entry.get("labels") or {}).items()},
             nodes=tuple(entry.get("slices") or ()),
             mode=disk_mode(entry.get("read_only")),

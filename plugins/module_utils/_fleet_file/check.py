@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from .._roles.rules_by_role import ROLE_RULES
-from .._schema.durations import DURATIONS
+from .._schema.amounts import KINDS
 from .._schema.keys import PLAYBOOK_VARIABLES, Key, Problem, check_keys, check_shape
 from .._schema.names import FLEET_NAMES, fleet_name
 from .._schema.refs import references_together
+from .._schema.sizes import SIZES
 from .fleet import VARIABLES, fleet_rules
 
 # Roles have two words, and their variables begin with them.
@@ -24,9 +25,9 @@ _OF_ROLE = re.compile(r"([a-z]+_[a-z]+)_")
 # What a field is in: an entry of a list, or else a variable.
 _ENTRY = re.compile(r"(\w+(?:\[\d+\])?).*")
 # By the names of roles and of the fleet file.
-_DURATIONS = {
-    f"{name}{place.removeprefix(own)}"
-    for place in DURATIONS
+_AMOUNTS = {
+    f"{name}{place.removeprefix(own)}": (kind, SIZES.get(place, "B"))
+    for place, kind in KINDS.items()
     for own in [place.partition(".")[0]]
     for name in (own, fleet_name(own))
 }
@@ -43,17 +44,21 @@ def role_keys(options: Mapping[str, Mapping[str, Any]], above: str = "") -> dict
     """Turn options of an argument specification into keys of the fleet file."""
     return {
         name: Key(
-            type="duration"
-            if f"{above}{name}" in _DURATIONS
-            else _TYPES.get(option["type"], option["type"]),
+            type=_type_of(f"{above}{name}", option["type"])[0],
             required=bool(option.get("required")),
             choices=tuple(option.get("choices", ())),
             elements=_TYPES.get(option.get("elements", ""), option.get("elements")),
             options=role_keys(option.get("options", {}), f"{above}{name}."),
             secret=bool(option.get("no_log")),
+            unit=_type_of(f"{above}{name}", option["type"])[1],
         )
         for name, option in options.items()
     }
+
+
+def _type_of(place: str, kind: str) -> tuple[str, str]:
+    """Return the type of a role's option in the fleet file, and the unit of a size."""
+    return _AMOUNTS.get(place) or (_TYPES.get(kind, kind), "B")
 
 
 def check_fleet_file(

@@ -66,10 +66,6 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
         problems += _check_disks(field, entry, one)
         problems += _check_end(field, entry, one)
         problems += _check_maps(field, entry)
-        size = entry.get("boot_disk_size_gb")
-        if isinstance(size, int) and size < 1:
-            remedy = "Give at least the size of the image, or leave it out"
-            problems.append(Problem(f"{field}.boot_disk_size_gb", size, "is no size", remedy))
     problems += _check_grant(raw, grant, declared)
     problems += _check_accounts(data, declared)
     return problems + _check_frameworks(data, list(declared.values()))

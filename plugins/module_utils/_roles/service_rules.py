@@ -15,7 +15,6 @@ from .env_secrets.rules import check_uses
 from .whose import VENVS, check_code_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
-MEMORY = re.compile(r"\d+(\.\d+)?[KMGT]?|\d{1,3}%|infinity")
 SERVICES = ("fleet_notebooks", "fleet_boards")
 
 
@@ -37,7 +36,6 @@ def check_service_entries(data: Mapping[str, Any], variable: str) -> list[Proble
         problems += check_uses(data, field, entry, text_of(entry, "user"))
         problems += check_port(entry, f"{field}.", "port")
         problems += _taken(data, variable, field, entry)
-        problems += check_memory(entry, f"{field}.", "memory_max")
         for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
             if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
                 remedy = "Use letters, digits and _, without a digit first"
@@ -52,15 +50,6 @@ def check_port(entry: Mapping[str, Any], prefix: str, key: str) -> list[Problem]
     if not isinstance(port, int) or isinstance(port, bool) or 1024 <= port <= 65535:
         return []
     return [Problem(f"{prefix}{key}", port, "is not a port for a user", "Use 1024 to 65535")]
-
-
-def check_memory(entry: Mapping[str, Any], prefix: str, key: str) -> list[Problem]:
-    """Check that systemd understands an amount of memory."""
-    value = text_of(entry, key)
-    if not value or MEMORY.fullmatch(value):
-        return []
-    remedy = "Write 8G, 25% or nothing"
-    return [Problem(f"{prefix}{key}", value, "is not an amount of memory", remedy)]
 
 
 def _taken(

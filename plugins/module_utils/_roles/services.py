@@ -71,7 +71,9 @@ def plan(
 def of_entry(entry: Entry, venv: str) -> dict[str, Any]:
     """Return the values that a service takes unchanged from its entry."""
     return {
-        **{key: entry[key] for key in ("user", "memory_max", "hardening", "enabled", "port")},
+        "user": entry["user"],
+        "memory_max": entry["memory_max"] or "",
+        **{key: entry[key] for key in ("hardening", "enabled", "port")},
         "venv": venv,
         "environment_files": [secret_file(name) for name in entry["secrets"]],
     }

@@ -8,7 +8,6 @@ Argument specifications have no type for them. Machines use this too. No I/O.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -75,24 +74,3 @@ DURATIONS = frozenset(
         "training_run_runs.hang_after",
     }
 )
-
-
-def in_seconds(name: str, value: Any) -> Any:
-    """Return a value of an option with all durations in it as seconds; None stays.
-
-    Raise ValueError, with field and remedy, for what is not a duration.
-    """
-    if name in DURATIONS:
-        return value if value is None else _seconds(name, value)
-    if isinstance(value, Mapping):
-        return {key: in_seconds(f"{name}.{key}", part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [in_seconds(name, part) for part in value]
-    return value
-
-
-def _seconds(name: str, value: Any) -> int:
-    try:
-        return seconds(value)
-    except ValueError as error:
-        raise ValueError(f"{name} = {error}") from None

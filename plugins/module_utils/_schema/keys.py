@@ -7,12 +7,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import durations, sizes
 from .accelerators import GENERATIONS
-from .durations import EXAMPLES, remedy_for, seconds_in
 from .old_keys import OLD_WORDS, in_new_form, place_of, renamed_to, successor
 
 
@@ -49,6 +50,8 @@ class Key:
     secret: bool = False
     description: str = ""
     default: str = ""
+    # That of which a size is a whole number.
+    unit: str = "B"
 
 
 TIERS = (
@@ -265,7 +268,7 @@ SLICE = {
         description="Whether to take over a node of this name that another tool or fleet created.",
         default="false",
     ),
-    "boot_disk_size_gb": Key("int", default="the image's own"),
+    "boot_disk_size": Key("size", default="the image's own", unit="GiB"),
     "labels": Key("dict"),
     "metadata": Key("dict"),
     "tags": Key("list", elements="str"),
@@ -369,6 +372,8 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "list": (list, "a list"),
     "dict": (dict, "a mapping"),
     "duration": (str, "a duration"),
+    "size": (str, "a size"),
+    "memory": (str, "a size or share of memory"),
 }
 
 _WRITE = {
@@ -378,7 +383,16 @@ _WRITE = {
     "bool": "Write true or false, without quotation marks",
     "list": "Write it as a list: [a, b], or each entry on a line of its own, beginning with a dash",
     "dict": "Write KEY: VALUE below it, each on a line of its own",
-    "duration": f"Write {EXAMPLES}",
+    "duration": f"Write {durations.EXAMPLES}",
+    "size": f"Write {sizes.EXAMPLES}",
+    "memory": f"Write {sizes.MEMORY_EXAMPLES}",
+}
+
+# Texts with a unit: their pattern, and what to write instead of what does not match.
+_AMOUNTS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "duration": (durations.DURATION, durations.remedy_for),
+    "size": (sizes.SIZE, sizes.remedy_for),
+    "memory": (sizes.MEMORY, sizes.remedy_for_memory),
 }
 
 
@@ -502,7 +516,7 @@ SYNONYMS = {
     "public_key": ("keys",),
     "python_version": ("python",),
     "script": ("command",),
-    "size": ("size_gb", "accelerator_type"),
+    "size": ("accelerator_type",),
     "software_version": ("runtime_version",),
     "spot": ("tier",),
     "ssh_key": ("keys",),
@@ -548,7 +562,7 @@ def check_keys(
             problems.append(_unknown_key(prefix, str(name), entry[name], keys))
     for name, key in keys.items():
         value = entry.get(name)
-        if value is None or value == "":
+        if value is None or (value == "" and key.type not in _AMOUNTS):
             if key.required and not renamed_to(prefix, name, among):
                 remedy = f"Set {prefix}{name} in the fleet file"
                 problems.append(Problem(f"{prefix}{name}", None, "is missing", remedy))
@@ -573,6 +587,9 @@ def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
             new = OLD_WORDS.get(place_of(field), {}).get(item)
             remedy = f"Write {new}, its new name" if new else remedy
             problems.append(Problem(place, item, "is not one of the choices", remedy))
+        elif key.type == "size" and sizes.units_in(item, key.unit) is None:
+            message, remedy = f"is not a whole number of {key.unit}", f"Write it in {key.unit}"
+            problems.append(Problem(place, item, message, remedy))
         elif key.options:
             problems += check_keys(f"{place}.", item, key.options, among=item)
     return problems
@@ -583,16 +600,16 @@ def _is_a(value: Any, kind: str) -> bool:
         return True
     if kind in ("int", "number") and isinstance(value, bool):
         return False
-    if kind == "duration":
-        return isinstance(value, str) and seconds_in(value) is not None
+    if kind in _AMOUNTS:
+        return isinstance(value, str) and re.fullmatch(_AMOUNTS[kind][0], value) is not None
     return isinstance(value, Mapping if kind == "dict" else _TYPES[kind][0])
 
 
 def _wrong_type(field: str, value: Any, kind: str, secret: bool) -> Problem:
     wanted = _TYPES[kind][1]
     shown = None if secret else value
-    if kind == "duration":
-        return Problem(field, shown, f"is not {wanted}", remedy_for(value))
+    if kind in _AMOUNTS:
+        return Problem(field, shown, f"is not {wanted}", _AMOUNTS[kind][1](value))
     if kind == "str" and isinstance(value, (int, float)) and not isinstance(value, bool):
         # YAML reads 3.10 as the number 3.1.
         return Problem(field, shown, f"must be {wanted}, not a number", "Put it in quotes")

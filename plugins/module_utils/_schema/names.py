@@ -14,7 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, TypeVar
 
+from .durations import EXAMPLES as DURATIONS
 from .keys import Problem
+from .sizes import EXAMPLES as SIZES
 
 Value = TypeVar("Value")
 
@@ -23,7 +25,7 @@ Value = TypeVar("Value")
 FLEET_NAMES: dict[str, str] = {
     "host_base_first_boot_timeout": "fleet_first_boot_timeout",
     "host_base_first_boot_units": "fleet_first_boot_units",
-    "host_base_min_free_mb": "fleet_min_free_mb",
+    "host_base_min_free": "fleet_min_free",
     "host_base_packages": "fleet_base_packages",
     "host_base_extra_packages": "fleet_packages",
     "host_base_apt_lock_timeout": "fleet_apt_lock_timeout",
@@ -34,7 +36,7 @@ FLEET_NAMES: dict[str, str] = {
     "host_base_limits": "fleet_limits",
     "host_base_huge_pages": "fleet_huge_pages",
     "host_base_tcmalloc": "fleet_tcmalloc",
-    "host_base_journal_max_mb": "fleet_journal_max_mb",
+    "host_base_journal_max_size": "fleet_journal_max_size",
     "host_base_disk_guard": "fleet_disk_guard",
     "host_base_disk_guard_interval": "fleet_disk_guard_interval",
     "host_base_disk_guard_full_percent": "fleet_disk_guard_full_percent",
@@ -159,7 +161,7 @@ FLEET_NAMES: dict[str, str] = {
     "ray_cluster_chips": "fleet_ray_chips",
     "ray_cluster_cpus": "fleet_ray_cpus",
     "ray_cluster_resources": "fleet_ray_resources",
-    "ray_cluster_object_store_mb": "fleet_ray_object_store_mb",
+    "ray_cluster_object_store_size": "fleet_ray_object_store_size",
     "ray_cluster_memory_max": "fleet_ray_memory_max",
     "ray_cluster_port": "fleet_ray_port",
     "ray_cluster_dashboard_port": "fleet_ray_dashboard_port",
@@ -177,18 +179,22 @@ FLEET_NAMES: dict[str, str] = {
     "training_run_port_base": "fleet_run_port_base",
     "training_run_lost_after": "fleet_run_lost_after",
     "training_run_metadata_url": "fleet_run_metadata_url",
-    "training_run_log_bytes": "fleet_run_log_bytes",
+    "training_run_log_size": "fleet_run_log_size",
     "training_run_log_files": "fleet_run_log_files",
     "training_run_prune": "fleet_prune_runs",
 }
 
-# Variables that are gone, and those that took their place.
+# Variables that are gone, and those that took their place; in {} goes the old number.
 GONE = {
-    "host_base_disk_guard_minutes": "fleet_disk_guard_interval",
-    "nfs_share_grace_seconds": "fleet_share_grace",
-    "training_run_lost_seconds": "fleet_run_lost_after",
-    "fleet_allocation_warn_days": "fleet_allocation_warn_before",
-    "fleet_drill_seconds": "fleet_drill_duration",
+    "host_base_disk_guard_minutes": "fleet_disk_guard_interval: {}m",
+    "host_base_journal_max_mb": "fleet_journal_max_size: {}MiB",
+    "host_base_min_free_mb": "fleet_min_free: {}MiB",
+    "nfs_share_grace_seconds": "fleet_share_grace: {}s",
+    "ray_cluster_object_store_mb": "fleet_ray_object_store_size: {}MiB",
+    "training_run_log_bytes": "fleet_run_log_size: {}B",
+    "training_run_lost_seconds": "fleet_run_lost_after: {}s",
+    "fleet_allocation_warn_days": "fleet_allocation_warn_before: {}d",
+    "fleet_drill_seconds": "fleet_drill_duration: {}s",
     "nfs_share_when_away": "fleet_share_on_unreachable",
     "fleet_await": "fleet_wait",
     "fleet_require": "fleet_wait",
@@ -262,5 +268,8 @@ def old_names(
     for name in (own for own in successors if own in there):
         place = places(name)
         message = "is no variable of the fleet file" + (f", in {place}" if place else "")
-        problems.append(Problem(name, None, message, f"Rename it to {successors[name]}"))
+        new, _colon, unit = successors[name].partition(": {}")
+        examples = SIZES if unit.endswith("B") else DURATIONS
+        more = f", and give its value a unit, as {examples}" if unit else ""
+        problems.append(Problem(name, None, message, f"Rename it to {new}{more}"))
     return problems

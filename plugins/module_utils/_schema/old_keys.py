@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .sizes import text_of_size
+
 _ATTACHED = {"mode": "read_only: true or false", "worker_ids": "workers"}
 
 # Old key and its successor, by where the key stands: the variable, and the key above if it is
@@ -17,21 +19,26 @@ OLD_KEYS: Mapping[str, Mapping[str, str]] = {
         "owner": "user",
         "file_mode": "file_permissions",
         "dir_mode": "dir_permissions",
+        "cache_mb": "cache_size: {}MiB",
     },
     "fleet_code": {"owner": "user", "dest": "path", "folder": "local_path"},
     "fleet_disk_mounts": {"owner": "user", "mount": "path", "mode": "permissions"},
     "fleet_secrets": {"owner": "user", "variables": "env", "login": "in_login_shell"},
-    "fleet_disks": {"mode": _ATTACHED["mode"]},
+    "fleet_disks": {"mode": _ATTACHED["mode"], "size_gb": "size: {}GiB"},
     "fleet_self_setup": {"folder": "local_path"},
-    "fleet_slices": {"idle_minutes": "idle_after: {}m"},
+    "fleet_slices": {
+        "idle_minutes": "idle_after: {}m",
+        "boot_disk_size_gb": "boot_disk_size: {}GiB",
+    },
     "fleet_slices.data_disks": _ATTACHED,
-    "fleet_disk_guard_paths": {"min_age_hours": "min_age: {}h"},
+    "fleet_disk_guard_paths": {"min_age_hours": "min_age: {}h", "max_mb": "max_size: {}MiB"},
     "fleet_boards": {"reload_seconds": "reload_interval: {}s"},
     "fleet_runs": {
         "fail_fast_seconds": "fail_fast_window: {}s",
         "grace_seconds": "grace: {}s",
         "hang_seconds": "hang_after: {}s",
         "checkpoint_lead_seconds": "checkpoint_lead: {}s",
+        "min_free_bytes": "min_free: {}B",
     },
     "fleet_git_hosts": {"login": "user"},
     "fleet_shares": {
@@ -70,8 +77,11 @@ def in_new_form(new: str, value: Any) -> str:
     """Return a successor with the old value in its new form; what was off is null."""
     if "{}" not in new:
         return new
-    off = value in (0, "0", -1, "-1")
-    return f"{new.split(':')[0]}: null" if off else new.format(value)
+    key, unit = new.split(": {}")
+    if value in (0, "0", -1, "-1"):
+        return f"{key}: null"
+    is_size = unit.endswith("B") and re.fullmatch("[0-9]+", str(value))
+    return f"{key}: {text_of_size(int(value), unit)}" if is_size else new.format(value)
 
 
 def renamed_to(prefix: str, key: str, given: Iterable[str]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from .durations import seconds_in
 from .keys import UNREADABLE, Problem, did_you_mean, entries, text_of
 from .names import fleet_name
+from .sizes import bytes_in
 from .values import IMAGE_USERS, SYSTEM_USERS
 
 
@@ -44,7 +45,7 @@ def in_its_slice(data: Mapping[str, Any], role: str) -> list[Problem]:
 
 
 def at_least(data: Mapping[str, Any], limits: Mapping[str, int | str]) -> list[Problem]:
-    """Check that numbers and durations are not too small."""
+    """Check that numbers, durations and sizes are not too small."""
     return [
         Problem(name, data[name], "is too small", f"Use {least} or more")
         for name, least in limits.items()
@@ -53,10 +54,11 @@ def at_least(data: Mapping[str, Any], limits: Mapping[str, int | str]) -> list[P
 
 
 def _amount(value: Any, least: int | str) -> float:
-    """Return a number, or the seconds of a duration; infinity for what has another type."""
+    """Return a number, seconds, or bytes; infinity for what has another type."""
     if isinstance(least, int):
         return value if isinstance(value, int) else math.inf
-    found = seconds_in(value) if isinstance(value, str) else None
+    of_kind = seconds_in if bytes_in(least) is None else bytes_in
+    found = of_kind(value) if isinstance(value, str) else None
     return math.inf if found is None else found
 
 

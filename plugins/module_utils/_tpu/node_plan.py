@@ -254,8 +254,8 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
     version = str((node.raw.get("acceleratorConfig") or {}).get("type") or "")
     if not version and known is not None:
         version = API_ENUM.get(known.generation, "")
-    boot_disk = str((node.raw.get("bootDiskConfig") or {}).get("diskSizeGb") or "")
-    boot_wanted = None if spec.boot_disk_size_gb is None else str(spec.boot_disk_size_gb)
+    boot_disk = _gib((node.raw.get("bootDiskConfig") or {}).get("diskSizeGb"))
+    boot_wanted = _gib(spec.boot_disk_size_gb) or None
     pairs: list[tuple[str, str, str | None]] = [
         ("accelerator_type", node.accelerator_type, spec.accelerator_type),
         # As many chips can be one machine or several, which have the same accelerator type.
@@ -268,7 +268,7 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
         ("network", node.network or "default", _short(spec.network)),
         ("subnetwork", node.subnetwork, _short(spec.subnetwork)),
         ("service_account", node.service_account, spec.service_account),
-        ("boot_disk_size_gb", boot_disk, boot_wanted if boot_disk else None),
+        ("boot_disk_size", boot_disk, boot_wanted if boot_disk else None),
     ]
     if node.api == COMPUTE:
         # Compute Engine has no method that changes it.
@@ -278,6 +278,10 @@ def fixed(spec: NodeSpec, node: Node) -> list[Difference]:
         for name, have, want in pairs
         if want is not None and have != want
     ]
+
+
+def _gib(size: Any) -> str:
+    return f"{size}GiB" if size else ""
 
 
 def _tier(node: Node, spec: NodeSpec) -> str:

@@ -21,6 +21,7 @@ from .._schema.accelerators import (
     parse,
     runtime_fits,
 )
+from .._schema.sizes import in_unit
 from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
 from .versions import api_version_of
 
@@ -102,7 +103,7 @@ class NodeSpec:
                 )
                 for disk in params.get("data_disks") or ()
             ),
-            boot_disk_size_gb=params.get("boot_disk_size_gb"),
+            boot_disk_size_gb=gib_of("boot_disk_size", params.get("boot_disk_size")),
             ssh_keys=tuple(key.strip() for key in params.get("ssh_keys") or ()),
             startup_script=params.get("startup_script"),
             owner=params.get("owner"),
@@ -153,11 +154,6 @@ class NodeSpec:
                     f"The ssh key {key[:40]!r} is not of the form USER:TYPE KEY COMMENT.",
                     remedy="Put the user's name and a colon before the public key.",
                 )
-        if self.boot_disk_size_gb is not None and self.boot_disk_size_gb < 1:
-            raise BadRequest(
-                f"boot_disk_size_gb is {self.boot_disk_size_gb}.",
-                remedy="Give at least the size of the image, or leave it out.",
-            )
         kind = self._type_for_runtime()
         if self.runtime_version and kind and not runtime_fits(kind, self.runtime_version):
             known = parse(kind)
@@ -272,6 +268,14 @@ def as_disk(source: str, mode: str, worker_ids: Iterable[str] = ()) -> dict[str,
     """Return a data disk as the API writes it."""
     workers = list(worker_ids)
     return {"sourceDisk": source, "mode": mode, **({"workerIds": workers} if workers else {})}
+
+
+def gib_of(option: str, value: str | None) -> int | None:
+    """Return the GiB of an option's size; raise BadRequest, with the remedy, for anything else."""
+    try:
+        return None if value is None else in_unit(value, "GiB")
+    except ValueError as error:
+        raise BadRequest(f"{option} = {error}") from None
 
 
 def _texts(option: str, values: Mapping[str, Any] | None, yes: str, no: str) -> dict[str, str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ...module_utils._schema.durations import in_seconds
+from ...module_utils._schema.amounts import for_machines
+from ...module_utils._schema.off import without_nulls
 from .specs import options_of
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -21,7 +22,7 @@ class WrongSettingsError(Exception):
 
 
 def settings_of(role: str, variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return `settings` and `secrets` of a role's module; durations are in seconds.
+    """Return `settings` and `secrets` of a role's module; amounts are as it takes them.
 
     The settings have every option of the role, by its name without the role's, in its declared type
     and with its default. Values with no_log are among the secrets instead, by their path in the
@@ -30,15 +31,18 @@ def settings_of(role: str, variables: Mapping[str, Any]) -> dict[str, dict[str, 
     """
     options = options_of(role)
     # The validation fills in the keys of a default.
-    checked = ArgumentSpecValidator(_as_text(copy.deepcopy(options))).validate(dict(variables))
+    given = without_nulls(options, variables)
+    checked = ArgumentSpecValidator(_as_text(copy.deepcopy(options))).validate(given)
     if checked.error_messages:
         raise WrongSettingsError(" ".join(checked.error_messages))
     settings: dict[str, Any] = {}
     secrets: dict[str, Any] = {}
     for name, option in options.items():
         key = name.removeprefix(f"{role}_")
+        # The validation makes an empty text of null.
+        off = name in given and given[name] is None
         try:
-            value = in_seconds(name, checked.validated_parameters[name])
+            value = for_machines(name, None if off else checked.validated_parameters[name])
         except ValueError as error:
             raise WrongSettingsError(str(error)) from None
         secrets.update(_taken_out(value, option, key))

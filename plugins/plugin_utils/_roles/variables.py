@@ -12,6 +12,7 @@ from jinja2.utils import missing
 
 from ...module_utils._schema.keys import UNREADABLE
 from ...module_utils._schema.names import FLEET_NAMES, fleet_name, own_names
+from ...module_utils._schema.off import OFF_BY_NULL
 from .specs import options_of
 
 # What a role has of another one, under a name of its own.
@@ -71,7 +72,10 @@ class RoleVariables(Mapping[str, Any]):
         value = self._declared(own)
         if value is missing:
             value = self._declared(fleet_name(own))
-        return self._options[own].get("default", missing) if value is missing else value
+        if value is missing or (value is None and own not in OFF_BY_NULL):
+            # Nothing behind the colon is as good as no variable.
+            return self._options[own].get("default", value)
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._options)

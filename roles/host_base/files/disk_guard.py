@@ -286,7 +286,7 @@ def rules_of(settings: dict) -> list:
     return [
         Rule(
             str(entry["path"]),
-            int(entry.get("max_mb") or 0) << 20,
+            int(entry.get("max_size") or 0),
             float(entry.get("min_age") or 0),
         )
         for entry in settings["paths"]

@@ -224,9 +224,9 @@ def test_rules_of_others_are_left_alone_and_wide_ones_named(cloud: Emulator, mod
 
 
 def test_a_disk_is_made_grown_and_labelled(cloud: Emulator, module: Any) -> None:
-    done = twice(module, "disk", {**DISK, "size_gb": 20, "labels": {"team": "vision"}})
+    done = twice(module, "disk", {**DISK, "size": "20GiB", "labels": {"team": "vision"}})
     assert [step["action"] for step in done["actions"]] == ["create"]
-    done = twice(module, "disk", {**DISK, "size_gb": 30, "labels": {"year": 2026}})
+    done = twice(module, "disk", {**DISK, "size": "30GiB", "labels": {"year": 2026}})
     assert [step["action"] for step in done["actions"]] == ["resize", "label"]
     disk = disk_of(cloud)
     assert disk["sizeGb"] == "30"
@@ -238,9 +238,9 @@ def test_a_disk_is_made_grown_and_labelled(cloud: Emulator, module: Any) -> None
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"size_gb": 10}, "disks cannot shrink"),
+        ({"size": "10GiB"}, "disks cannot shrink"),
         ({"type": "pd-ssd"}, "type is 'pd-balanced', wanted 'pd-ssd'"),
-        ({"name": "other"}, "Give size_gb"),
+        ({"name": "other"}, "Give size"),
         ({"name": "No"}, "is no name for a disk"),
         ({"labels": {"tpu-fleet": "x"}}, "use the option owner"),
         ({"nodes": ["a", "b"]}, "only one node may write"),
@@ -250,7 +250,7 @@ def test_a_disk_is_made_grown_and_labelled(cloud: Emulator, module: Any) -> None
 def test_what_a_disk_cannot_be(
     cloud: Emulator, module: Any, wrong: dict[str, Any], words: str
 ) -> None:
-    module("disk", {**DISK, "size_gb": 20})
+    module("disk", {**DISK, "size": "20GiB"})
     before = disk_of(cloud)
     assert words in module("disk", {**DISK, **wrong})["msg"]
     assert disk_of(cloud) == before
@@ -259,7 +259,7 @@ def test_what_a_disk_cannot_be(
 def test_one_node_writes_or_many_read(cloud: Emulator, module: Any) -> None:
     node(cloud, "solo")
     node(cloud, "pair", "v4-16")
-    twice(module, "disk", {**DISK, "size_gb": 20, "nodes": ["solo-0"]})
+    twice(module, "disk", {**DISK, "size": "20GiB", "nodes": ["solo-0"]})
     assert disks_of(cloud, "solo-0") == [("data", "READ_WRITE")]
     assert len(disk_of(cloud)["users"]) == 1
     both = {**DISK, "nodes": ["solo-0", "pair-0"]}
@@ -278,14 +278,14 @@ def test_one_node_writes_or_many_read(cloud: Emulator, module: Any) -> None:
     assert [step["action"] for step in done["actions"]] == ["detach", "detach", "attach"]
     assert disks_of(cloud, "pair-0") == []
     # Without the option, nothing is attached or detached.
-    assert not module("disk", {**DISK, "size_gb": 20})["changed"]
+    assert not module("disk", {**DISK, "size": "20GiB"})["changed"]
     assert disks_of(cloud, "solo-0") == [("data", "READ_WRITE")]
 
 
 def test_a_disk_of_one_worker_stays_with_it(cloud: Emulator, module: Any) -> None:
     node(cloud, "pair", "v4-16")
     for name in ("data", "scratch"):
-        module("disk", {**DISK, "name": name, "size_gb": 20})
+        module("disk", {**DISK, "name": name, "size": "20GiB"})
     path = f"v2alpha1/projects/{cloud.project}/locations/{cloud.zone}/nodes/pair-0"
     source = f"projects/{cloud.project}/zones/{cloud.zone}/disks/scratch"
     scratch = {"sourceDisk": source, "mode": "READ_WRITE", "workerIds": ["1"]}
@@ -297,7 +297,7 @@ def test_a_disk_of_one_worker_stays_with_it(cloud: Emulator, module: Any) -> Non
 
 def test_nodes_of_others_get_and_lose_nothing(cloud: Emulator, module: Any) -> None:
     node(cloud, "theirs", owner="")
-    module("disk", {**DISK, "size_gb": 20})
+    module("disk", {**DISK, "size": "20GiB"})
     refused = module("disk", {**DISK, "nodes": ["theirs-0"]})
     assert refused["kind"] == "refused"
     assert disks_of(cloud, "theirs-0") == []
@@ -309,7 +309,7 @@ def test_nodes_of_others_get_and_lose_nothing(cloud: Emulator, module: Any) -> N
 
 def test_a_disk_with_data_is_deleted_only_when_told(cloud: Emulator, module: Any) -> None:
     node(cloud, "solo")
-    module("disk", {**DISK, "size_gb": 20, "nodes": ["solo-0"]})
+    module("disk", {**DISK, "size": "20GiB", "nodes": ["solo-0"]})
     gone = {**DISK, "state": "absent", "delete_data": True}
     assert "is attached to solo-0" in module("disk", gone)["msg"]
     path = f"compute/v1/projects/{cloud.project}/zones/{cloud.zone}/disks/data"
@@ -326,14 +326,14 @@ def test_a_disk_with_data_is_deleted_only_when_told(cloud: Emulator, module: Any
 
 
 def test_an_empty_disk_of_ours_may_go(module: Any) -> None:
-    module("disk", {**DISK, "size_gb": 20})
+    module("disk", {**DISK, "size": "20GiB"})
     twice(module, "disk", {**DISK, "state": "absent"})
 
 
 def test_disks_of_others(cloud: Emulator, module: Any) -> None:
     zone = f"compute/v1/projects/{cloud.project}/zones/{cloud.zone}"
     ask(cloud, "POST", f"{zone}/disks", {"name": "data", "sizeGb": "20"})
-    for args in ({"size_gb": 30}, {"state": "absent", "delete_data": True}):
+    for args in ({"size": "30GiB"}, {"state": "absent", "delete_data": True}):
         assert module("disk", {**DISK, **args})["kind"] == "refused"
     twice(module, "disk", {**DISK, "adopt": True})
     # What was not made by us may hold data, adopted or not.
@@ -344,7 +344,7 @@ def test_disks_of_others(cloud: Emulator, module: Any) -> None:
 def test_the_service_itself_refuses_two_writers(cloud: Emulator, module: Any) -> None:
     node(cloud, "a")
     node(cloud, "b")
-    module("disk", {**DISK, "size_gb": 20, "nodes": ["a-0"]})
+    module("disk", {**DISK, "size": "20GiB", "nodes": ["a-0"]})
     zone = f"v2/projects/{cloud.project}/locations/{cloud.zone}"
     source = f"projects/{cloud.project}/zones/{cloud.zone}/disks"
     for disk, words in (
@@ -498,7 +498,7 @@ def test_a_local_cloud_needs_no_other_setting(cloud: Emulator, module: Any) -> N
     names = ("COMPUTE", "SERVICEUSAGE", "IAM", "CLOUDRESOURCEMANAGER", "STORAGE", "TPU")
     unset = {f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": "" for name in names}
     args = {"api_endpoint": cloud.url}
-    assert module("disk", {**DISK, **args, "size_gb": 20}, env=unset)["changed"]
+    assert module("disk", {**DISK, **args, "size": "20GiB"}, env=unset)["changed"]
     assert module("service_account", args, env=unset)["changed"]
     assert module("project_service", args, env=unset)["rc"] == 0
 
@@ -514,7 +514,7 @@ def test_another_place_must_be_told_for_each(module: Any) -> None:
 def test_a_lost_answer_is_settled(cloud: Emulator, module: Any, fault: str, after: bool) -> None:
     options = {"after": True} if after else {}
     for name, args in (
-        ("disk", {**DISK, "size_gb": 20}),
+        ("disk", {**DISK, "size": "20GiB"}),
         ("firewall_rule", MOSH),
         ("project_ssh_key", {"user": "alice", "key": KEY}),
         ("service_account", {}),
@@ -526,6 +526,6 @@ def test_a_lost_answer_is_settled(cloud: Emulator, module: Any, fault: str, afte
 
 def test_a_missing_right_names_the_role(cloud: Emulator, module: Any) -> None:
     cloud.fault("iam_denied", match={"permission": "compute.disks.create"})
-    refused = module("disk", {**DISK, "size_gb": 20})
+    refused = module("disk", {**DISK, "size": "20GiB"})
     assert refused["flavour"] == "iam"
     assert "--role=roles/compute.storageAdmin" in refused["remedy"]

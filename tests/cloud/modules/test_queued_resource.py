@@ -111,7 +111,7 @@ ALPHA: list[tuple[dict[str, Any], str]] = [
         {"tier": "flex_start", "max_run_duration": "4h", "accelerator_type": "v6e-8"},
         "flex_start",
     ),
-    ({"boot_disk_size_gb": 200}, "on_demand"),
+    ({"boot_disk_size": "200GiB"}, "on_demand"),
     ({"tier": "best_effort", "node_count": 2}, "best_effort"),
 ]
 
@@ -135,13 +135,13 @@ def test_what_only_v2alpha1_knows(
 
 
 def test_boot_disk_of_a_node(cloud: Emulator, module: Any) -> None:
-    args = {**QUEUED, "name": "n", "boot_disk_size_gb": 200}
+    args = {**QUEUED, "name": "n", "boot_disk_size": "200GiB"}
     assert module("tpu_vm", args)["changed"]
     node = client_of(cloud).nodes.get(cloud.zone, "n", "v2alpha1")
     assert node.raw["bootDiskConfig"]["diskSizeGb"] == "200"
     assert not module("tpu_vm", args)["changed"]
-    refused = module("tpu_vm", {**args, "boot_disk_size_gb": 300})
-    assert "boot_disk_size_gb is '200', wanted '300'" in refused["msg"]
+    refused = module("tpu_vm", {**args, "boot_disk_size": "300GiB"})
+    assert "boot_disk_size is '200GiB', wanted '300GiB'" in refused["msg"]
 
 
 def test_disk_of_one_worker(cloud: Emulator, module: Any) -> None:

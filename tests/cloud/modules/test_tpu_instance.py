@@ -217,7 +217,7 @@ FIXED: list[tuple[dict[str, Any], str]] = [
     ({"tier": "spot"}, "tier is 'on_demand', wanted 'spot'"),
     ({"description": "second"}, "description is '', wanted 'second'"),
     ({"max_run_duration": "2h"}, "max_run_duration is '', wanted '2h'"),
-    ({"boot_disk_size_gb": 200}, "boot_disk_size_gb is '100', wanted '200'"),
+    ({"boot_disk_size": "200GiB"}, "boot_disk_size is '100GiB', wanted '200GiB'"),
     ({"network": "lab"}, "network is 'default', wanted 'lab'"),
 ]
 

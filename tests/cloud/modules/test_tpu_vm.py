@@ -52,7 +52,7 @@ EVERYTHING = {
 
 def test_each_change_in_check_mode_for_real_and_again(cloud: Emulator, module: Any) -> None:
     """Only the second changes anything, and the first says so."""
-    module("disk", {"name": "disk-1", "zone": Emulator.zone, "size_gb": 10})
+    module("disk", {"name": "disk-1", "zone": Emulator.zone, "size": "10GiB"})
     changes: tuple[tuple[str, dict[str, Any]], ...] = (
         ("create", {"labels": {"team": "vision"}}),
         ("patch", EVERYTHING),

@@ -35,8 +35,8 @@ FLEET: dict[str, Any] = {
     "fleet_mosh": {"source_ranges": ["203.0.113.0/24"], "target_tags": ["mosh"]},
     "fleet_disks": [
         # It is in the zone of its slices.
-        {"name": "checkpoints", "size_gb": 20, "slices": ["solo-0", "later"], "read_only": True},
-        {"name": "spare", "size_gb": 10, "zone": Emulator.zone},
+        {"name": "checkpoints", "size": "20GiB", "slices": ["solo-0", "later"], "read_only": True},
+        {"name": "spare", "size": "10GiB", "zone": Emulator.zone},
     ],
     "fleet_service_account": {"buckets": [{"name": "lab-data", "access": "write"}]},
 }

@@ -230,9 +230,9 @@ def test_a_start_waits_for_room_on_the_disk(gang: Make, tmp_path: Path) -> None:
     (worker,) = gang(FOR_EVER, workers=1, min_free_bytes=2**60, **more)
     worker.up()
     status = harness.wait_until(lambda: worker.status().get("reason") and worker.status(), "")
-    harness.wait_until(lambda: "min_free_bytes" in worker.status()["reason"], "the reason")
+    harness.wait_until(lambda: "(min_free)" in worker.status()["reason"], "the reason")
     assert status["state"] == "pending"
-    assert "min_free_bytes" in worker.wait_event("disk-low")["what"]
+    assert "(min_free)" in worker.wait_event("disk-low")["what"]
     definition = json.loads(worker.definition.read_text())
     worker.define(dict(definition, min_free_bytes=1))
     worker.send(signal.SIGHUP)

@@ -48,7 +48,7 @@ SLICES = [
 STEPS = "python train.py --every 10 --steps 20"
 FLEET: dict[str, Any] = {
     **{key: value for key, value in PEOPLE.items() if key != "fleet_base_packages"},
-    "fleet_disks": [{"name": "kept", "zone": A, "size_gb": 10}],
+    "fleet_disks": [{"name": "kept", "zone": A, "size": "10GiB"}],
     "fleet_slices": [{**one, **SHARES} for one in SLICES],
     "fleet_disk_mounts": [
         {"name": "kept", "path": "/mnt/kept", "user": USER, "slices": ["flex"]},

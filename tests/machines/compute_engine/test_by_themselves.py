@@ -28,7 +28,7 @@ RUN = {"user": "alice", "needs_tpu": False}
 FLEET: dict[str, Any] = {
     **PEOPLE,
     "fleet_self_setup": {"bucket": "gs://lab/fleet", "endpoint": "http://169.254.169.254"},
-    "fleet_disks": [{"name": "kept", "zone": A, "size_gb": 10}],
+    "fleet_disks": [{"name": "kept", "zone": A, "size": "10GiB"}],
     "fleet_slices": [
         {
             "name": "phoenix",

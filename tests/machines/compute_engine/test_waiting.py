@@ -29,7 +29,7 @@ FLEX = {**ONE, "tier": "flex_start", "max_run_duration": "2h", "valid_for": "2h"
 UNDECIDED = "Compute Engine does not show whether capacity or quota is missing"
 TRAINS: dict[str, Any] = {
     **PEOPLE,
-    "fleet_disks": [{"name": "kept", "zone": A, "size_gb": 10}],
+    "fleet_disks": [{"name": "kept", "zone": A, "size": "10GiB"}],
     "fleet_slices": [
         {"name": "flex", **FLEX, "zone": A, "data_disks": [{"source_disk": "kept"}], **SHARES}
     ],

@@ -25,7 +25,7 @@ COUNT: dict[str, Any] = {
 }
 FLEET: dict[str, Any] = {
     **NOTHING,
-    "fleet_disks": [{"name": "saved", "zone": ZONE, "size_gb": 10}],
+    "fleet_disks": [{"name": "saved", "zone": ZONE, "size": "10GiB"}],
     "fleet_slices": [
         {
             "name": HOST,

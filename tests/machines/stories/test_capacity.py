@@ -101,7 +101,7 @@ def test_a_preempted_spot_slice_comes_back_and_its_run_goes_on(fleet: Fleet) -> 
     wanted = {
         "fleet_allocations": GRANT,
         "fleet_slices": [{**HUNT, "zones": [A], "data_disks": [disk], "startup_script": MOUNT}],
-        "fleet_disks": [{"name": "checkpoints", "zone": A, "size_gb": 10}],
+        "fleet_disks": [{"name": "checkpoints", "zone": A, "size": "10GiB"}],
         "fleet_runs": [run],
     }
     fleet.declare({key: value for key, value in NOTHING.items() if key not in demo} | wanted)
@@ -149,7 +149,7 @@ def test_the_grant_ends_tomorrow_and_then_has_ended(fleet: Fleet) -> None:
         kept,
         gone,
         fleet_allocations=[{**entry, "ends": ends} for entry in GRANT],
-        fleet_disks=[{"name": "data", "zone": B, "size_gb": 10}],
+        fleet_disks=[{"name": "data", "zone": B, "size": "10GiB"}],
     )
     warned = fleet.play(PROVISION)
     assert re.search(r"\[WARNING\].*v6e chips.*in 2[0-9] hours", " ".join(warned.split()))

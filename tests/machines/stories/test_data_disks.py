@@ -14,8 +14,8 @@ pytestmark = pytest.mark.night
 
 ZONE = "us-central2-b"
 DISKS = (
-    {"name": "checkpoints", "zone": ZONE, "size_gb": 10},
-    {"name": "archive", "zone": ZONE, "size_gb": 10},
+    {"name": "checkpoints", "zone": ZONE, "size": "10GiB"},
+    {"name": "archive", "zone": ZONE, "size": "10GiB"},
 )
 
 

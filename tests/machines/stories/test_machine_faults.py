@@ -189,7 +189,7 @@ def test_the_disk_is_full(machine: Fleet) -> None:
     assert f"The disk of this host is full: {archives} (0 MB free)" in told
     assert "Nothing was changed" in told
     # It fills up only while packages are being fetched.
-    declare(machine, "tree", "lz4", "pv", "gdb", fleet_min_free_mb=0)
+    declare(machine, "tree", "lz4", "pv", "gdb", fleet_min_free=None)
     told = configure(machine, ok=False)
     assert "The packages could not be installed: the disk is full" in told
     root(machine, f"umount {archives}")
@@ -201,7 +201,7 @@ def test_the_disk_is_full(machine: Fleet) -> None:
         "cp -a /srv/state/. /var/lib/tpu-fleet/\n"
         "cat /dev/zero > /var/lib/tpu-fleet/fill || true",
     )
-    declare(machine, "tree", "lz4", "pv", fleet_min_free_mb=0)
+    declare(machine, "tree", "lz4", "pv", fleet_min_free=None)
     told = configure(machine, ok=False)
     assert "No space left on device" in told
     assert "Make room" in told

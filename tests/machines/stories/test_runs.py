@@ -117,7 +117,7 @@ def declared(*runs: dict[str, Any], told: Path) -> dict[str, Any]:
         ],
         "fleet_notify": [{"command": f"cat >> {told}; echo >> {told}"}],
         # So small that the log is put aside all the time, and nothing of it is dropped.
-        "fleet_run_log_bytes": 2000,
+        "fleet_run_log_size": "2KiB",
         "fleet_run_log_files": 500,
         "fleet_runs": list(runs),
     }

@@ -45,7 +45,7 @@ FLEET: dict[str, Any] = {
     **NOTHING,
     "fleet_apply": "host",
     "fleet_self_setup": {"bucket": "gs://lab/fleet", "endpoint": "http://169.254.169.254"},
-    "fleet_disks": [{"name": "kept", "zone": ZONE, "size_gb": 10}],
+    "fleet_disks": [{"name": "kept", "zone": ZONE, "size": "10GiB"}],
     "fleet_slices": [
         {
             "name": "phoenix",

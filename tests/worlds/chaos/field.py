@@ -79,7 +79,7 @@ def run_of(name: str) -> dict[str, Any]:
         "retries": 50,
         "fail_fast_window": "1m",
         "grace": "5s",
-        "min_free_bytes": 50_000_000,
+        "min_free": "48MiB",
     }
 
 
@@ -95,7 +95,7 @@ FLEET: dict[str, Any] = {
             "api": "compute",
         },
     ],
-    "fleet_disks": [{"name": "saved", "zone": ZONES[SOLO], "size_gb": 10}],
+    "fleet_disks": [{"name": "saved", "zone": ZONES[SOLO], "size": "10GiB"}],
     "fleet_slices": [
         {
             "name": SOLO,

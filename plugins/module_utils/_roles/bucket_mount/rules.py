@@ -62,13 +62,10 @@ def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
         if mode is not None and not (isinstance(mode, str) and MODE.fullmatch(mode)):
             remedy = 'Write them in quotes: "0664"'
             problems.append(Problem(f"{field}.{key}", mode, "are not permissions", remedy))
-    size = entry.get("cache_mb")
-    if isinstance(size, int) and size < -1:
-        remedy = "Use -1 for no limit"
-        problems.append(Problem(f"{field}.cache_mb", size, "is below -1", remedy))
-    if size not in (None, -1) and not entry.get("cache_dir"):
+    size = entry.get("cache_size")
+    if size and not entry.get("cache_dir"):
         remedy = "Set cache_dir, because a cache needs a folder"
-        problems.append(Problem(f"{field}.cache_mb", size, "needs cache_dir", remedy))
+        problems.append(Problem(f"{field}.cache_size", size, "needs cache_dir", remedy))
     for index, one in texts_of(entry, "slices"):
         problems += known(data, f"{field}.slices[{index}]", one, "slice", "fleet_slices")
     return problems

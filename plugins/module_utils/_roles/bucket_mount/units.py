@@ -70,8 +70,8 @@ def mount_options(entry: Mapping[str, Any], uid: int, gid: int) -> str:
         options["only_dir"] = str(entry["only_dir"]).strip("/")
     if entry.get("cache_dir"):
         options["cache_dir"] = str(entry["cache_dir"])
-        size = entry.get("cache_mb")
-        options["file_cache_max_size_mb"] = str(-1 if size is None else size)
+        # gcsfuse's word for no limit.
+        options["file_cache_max_size_mb"] = str(entry.get("cache_size") or -1)
     if entry.get("metadata_ttl") is not None:
         options["metadata_cache_ttl_secs"] = str(entry["metadata_ttl"])
     for name, value in (entry.get("options") or {}).items():

@@ -79,10 +79,10 @@ def too_full(free: Mapping[str, int], min_free_mb: int) -> str | None:
     shown = " and ".join(f"{path} ({size >> 20} MB free)" for path, size in sorted(short.items()))
     first = sorted(short)[0]
     return (
-        f"The disk of this host is full: {shown}, but setup needs {min_free_mb} MB. Nothing was "
+        f"The disk of this host is full: {shown}, but setup needs {min_free_mb} MiB. Nothing was "
         f"changed. To find large files: sudo du -xhd2 {first} | sort -h | tail. Safe to "
         "remove: sudo apt-get clean; sudo journalctl --vacuum-size=200M; old checkpoints and "
-        "~/.cache. Then run this again (fleet_min_free_mb is the limit)."
+        "~/.cache. Then run this again (fleet_min_free is the limit)."
     )
 
 

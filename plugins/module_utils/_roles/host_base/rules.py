@@ -43,7 +43,7 @@ def check_host_base(data: Mapping[str, Any]) -> list[Problem]:
         "Use C.UTF-8, or a name like de_AT.UTF-8",
     )
     problems += _check_limits(data.get("fleet_limits"))
-    problems += _check_numbers(data)
+    problems += _check_percent(data)
     problems += at_least(data, {"fleet_disk_guard_interval": "1m"})
     return problems + _check_guard(data)
 
@@ -61,20 +61,12 @@ def _check_limits(limits: Any) -> list[Problem]:
     return problems
 
 
-def _check_numbers(data: Mapping[str, Any]) -> list[Problem]:
-    problems = []
-    for variable, least, most in (
-        ("fleet_min_free_mb", 0, None),
-        ("fleet_journal_max_mb", 0, None),
-        ("fleet_disk_guard_full_percent", 1, 99),
-    ):
-        value = data.get(variable)
-        if not isinstance(value, int) or isinstance(value, bool):
-            continue
-        if value < least or (most is not None and value > most):
-            span = f"from {least} to {most}" if most is not None else f"from {least} up"
-            problems.append(Problem(variable, value, "is out of range", f"Use a number {span}"))
-    return problems
+def _check_percent(data: Mapping[str, Any]) -> list[Problem]:
+    variable = "fleet_disk_guard_full_percent"
+    value = data.get(variable)
+    if not isinstance(value, int) or isinstance(value, bool) or 1 <= value <= 99:
+        return []
+    return [Problem(variable, value, "is out of range", "Use a number from 1 to 99")]
 
 
 def _check_guard(data: Mapping[str, Any]) -> list[Problem]:
@@ -86,7 +78,4 @@ def _check_guard(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Use a folder of logs or of a cache, for example /tmp/tpu_logs"
             message = "is not a folder that may be emptied"
             problems.append(Problem(f"{field}.path", path, message, remedy))
-        size = entry.get("max_mb")
-        if isinstance(size, int) and size < 0:
-            problems.append(Problem(f"{field}.max_mb", size, "is below zero", "Use 0 or more"))
     return problems

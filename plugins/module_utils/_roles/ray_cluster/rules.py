@@ -11,6 +11,7 @@ from typing import Any
 from ..._schema.keys import UNREADABLE, Problem, did_you_mean, text_of, texts_of
 from ..._schema.refs import (
     absolute,
+    at_least,
     hides_a_name,
     known,
     known_user,
@@ -20,7 +21,7 @@ from ..._schema.refs import (
 )
 from ..._schema.values import USER_NAME
 from ..env_secrets.rules import check_uses
-from ..service_rules import check_memory, check_port
+from ..service_rules import check_port
 from ..whose import VENVS, check_code_of
 
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
@@ -61,12 +62,8 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     problems += own_venv(data, "ray_cluster")
     for key in ("fleet_ray_port", "fleet_ray_dashboard_port", "fleet_ray_node_ports"):
         problems += check_port(data, "", key)
-    problems += check_memory(data, "", "fleet_ray_memory_max")
     problems += _check_worker_ports(text_of(data, "fleet_ray_worker_ports"))
-    store = data.get("fleet_ray_object_store_mb")
-    if isinstance(store, int) and store != 0 and store < 75:
-        remedy = "Use 75 or more, or 0 for Ray's default"
-        problems.append(Problem("fleet_ray_object_store_mb", store, "is too small", remedy))
+    problems += at_least(data, {"fleet_ray_object_store_size": "75MiB"})
     return [
         Problem(_variable(problem.field), problem.value, problem.message, problem.remedy)
         for problem in problems

@@ -74,7 +74,7 @@ def _service(variables: Variables, venv: str) -> dict[str, Any]:
             **variables["ray_cluster_env"],
         },
         "environment_files": [services.secret_file(secret) for secret in sets],
-        "memory_max": variables["ray_cluster_memory_max"],
+        "memory_max": variables["ray_cluster_memory_max"] or "",
         "hardening": True,
         "address": "127.0.0.1" if head else variables["ray_cluster_address"],
         "port": variables["ray_cluster_dashboard_port"]
@@ -129,13 +129,13 @@ def _amounts(variables: Variables) -> list[str]:
     """Return the resources of the machine that Ray does not detect itself."""
     resources = dict(variables["ray_cluster_resources"])
     chips, cpus = int(variables["ray_cluster_chips"]), int(variables["ray_cluster_cpus"])
-    store = int(variables["ray_cluster_object_store_mb"])
+    store = variables["ray_cluster_object_store_size"]
     if chips > 0:
         resources["TPU"] = chips
     return [
         *(("--resources", json.dumps(resources, sort_keys=True)) if resources else ()),
         *(("--num-cpus", str(cpus)) if cpus >= 0 else ()),
-        *(("--object-store-memory", str(store * 1024**2)) if store > 0 else ()),
+        *(("--object-store-memory", str(store)) if store else ()),
     ]
 
 

@@ -32,14 +32,14 @@ _AS_DECLARED = (
     "restart_on_secret_change",
     "no_retry_exit_codes",
     "step_pattern",
-    "min_free_bytes",
 )
-# Durations, which are seconds here, by their names in the definition.
-_SECONDS = {
+# Durations and sizes, which are seconds and bytes here, by their names in the definition.
+_AMOUNTS = {
     "fail_fast_seconds": "fail_fast_window",
     "grace_seconds": "grace",
     "hang_seconds": "hang_after",
     "checkpoint_lead_seconds": "checkpoint_lead",
+    "min_free_bytes": "min_free",
 }
 _UNIT = """\
 [Unit]
@@ -221,8 +221,8 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
         "checkpoint_signal": run.get("checkpoint_signal", ""),
         "checkpoint_command": run.get("checkpoint_command", ""),
         **{key: run[key] for key in _AS_DECLARED},
-        # A time that is off is none at all.
-        **{key: run.get(own) or 0 for key, own in _SECONDS.items()},
+        # The agent's word for an amount that is off.
+        **{key: run.get(own) or 0 for key, own in _AMOUNTS.items()},
     }
 
 
@@ -277,7 +277,7 @@ def _of_host(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "timing": {"lost": variables["training_run_lost_after"]},
         "log": {
-            "bytes": variables["training_run_log_bytes"],
+            "bytes": variables["training_run_log_size"],
             "files": variables["training_run_log_files"],
         },
         "metadata": variables["training_run_metadata_url"],

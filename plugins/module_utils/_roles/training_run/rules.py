@@ -16,10 +16,6 @@ from ..._schema.values import ENTRY_NAME
 from ..env_secrets.rules import check_uses
 from ..whose import TREES, VENVS, check_code_of
 
-_NOT_BELOW_ZERO = (
-    "retries",
-    "min_free_bytes",
-)
 _SIGNAL = re.compile("(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
 
 
@@ -52,10 +48,10 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
                 message = "is not the name of an environment variable"
                 problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
         problems += _about_watching(field, entry) + _about_checkpoints(field, entry)
-        for key in _NOT_BELOW_ZERO:
-            value = entry.get(key)
-            if isinstance(value, int) and value < 0:
-                problems.append(Problem(f"{field}.{key}", value, "is below zero", "Use 0 or more"))
+        retries = entry.get("retries")
+        if isinstance(retries, int) and retries < 0:
+            remedy = "Use 0 or more"
+            problems.append(Problem(f"{field}.retries", retries, "is below zero", remedy))
         port = entry.get("port")
         if isinstance(port, int) and not 1024 <= port <= 65534:
             remedy = "Use 1024 to 65534, or remove it"

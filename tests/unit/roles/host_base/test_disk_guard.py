@@ -177,9 +177,9 @@ def test_the_program_goes_on_after_a_refusal_and_says_so(tmp_path: Path) -> None
     settings = {
         "full_percent": 100,
         "paths": [
-            {"path": "/etc/passwd", "max_mb": 1, "min_age": 0},
-            {"path": str(tmp_path / "bad"), "max_mb": 1, "min_age": 0},
-            {"path": str(good), "max_mb": 1, "min_age": 0},
+            {"path": "/etc/passwd", "max_size": 1 << 20, "min_age": 0},
+            {"path": str(tmp_path / "bad"), "max_size": 1 << 20, "min_age": 0},
+            {"path": str(good), "max_size": 1 << 20, "min_age": 0},
         ],
     }
     (tmp_path / "settings.json").write_text(json.dumps(settings))

@@ -29,7 +29,7 @@ def low(folder: Path, free: int | None, wanted: int) -> str:
     """Say that a disk has less room than a start wants; empty when it has enough."""
     if free is None or free >= wanted:
         return ""
-    return f"{folder} has {size(free)} free, a start needs {size(wanted)} (min_free_bytes)"
+    return f"{folder} has {size(free)} free, a start needs {size(wanted)} (min_free)"
 
 
 def needs_tpu(config: Config) -> bool:

@@ -73,7 +73,7 @@ def fleet(**changes: Any) -> dict[str, Any]:
                 "on_grant_end": "delete",
                 "recreate": True,
                 "adopt": False,
-                "boot_disk_size_gb": 200,
+                "boot_disk_size": "200GiB",
             },
             {
                 "name": "ours",
@@ -291,7 +291,12 @@ TABLE = [
         "does not go with tier: on_demand. Set tier: reserved",
     ),
     (slice_with(on_preempt="stop"), "fleet_slices[0].on_preempt", "stop", "recreate, keep"),
-    (slice_with(boot_disk_size_gb=0), "fleet_slices[0].boot_disk_size_gb", 0, "is no size"),
+    (
+        slice_with(boot_disk_size="1025MiB"),
+        "fleet_slices[0].boot_disk_size",
+        "1025MiB",
+        "Write it in GiB",
+    ),
     (slice_with(recreate="yes"), "fleet_slices[0].recreate", "yes", "true or false"),
     (
         slice_with(**PLACES, data_disks=[{"source_disk": "projects/p/zones/us-east1-d/disks/d"}]),
@@ -668,7 +673,7 @@ def test_our_own_variables_are_not_misspelt() -> None:
 def test_all_that_names_a_removed_slice_is_told_at_once() -> None:
     run = fleet()["fleet_runs"][0]
     solo = {"name": "solo", "accelerator_type": "v4-8", "zone": "us-central2-b"}
-    disk = {"name": "data", "size_gb": 10, "zone": "us-central2-b", "slices": ["pair"]}
+    disk = {"name": "data", "size": "10GiB", "zone": "us-central2-b", "slices": ["pair"]}
     wanted = fleet(
         fleet_slices=[solo],
         fleet_disks=[disk],

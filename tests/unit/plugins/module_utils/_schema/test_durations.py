@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import AROUND
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
     check_fleet_file,
     role_keys,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.durations import (
     DURATIONS,
-    in_seconds,
     remedy_for,
     seconds,
     seconds_in,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
-    LISTS,
-    PLAYBOOK_VARIABLES,
-    SCALARS,
-    Key,
-)
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
-    fleet_options,
-    role_options,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import fleet_options
+from option_places import keys_of_the_fleet_file, options_of_roles
 
 
 @pytest.mark.parametrize(
@@ -75,35 +62,6 @@ def test_anything_else_is_refused_with_the_remedy(value: Any, remedy: str) -> No
     with pytest.raises(ValueError, match=r"is not a duration") as told:
         seconds(value)
     assert str(told.value).endswith(f"{remedy}.")
-
-
-def options_of_roles() -> dict[str, dict[str, Any]]:
-    """Return all options of roles and the keys of their entries, by their place."""
-    found: dict[str, dict[str, Any]] = {}
-
-    def take(options: dict[str, Any], above: str) -> None:
-        for name, option in options.items():
-            found[f"{above}{name}"] = option
-            take(option.get("options", {}), f"{above}{name}.")
-
-    take(role_options(), "")
-    return found
-
-
-def keys_of_the_fleet_file() -> dict[str, Key]:
-    """Return all keys of the schema, by their place."""
-    found: dict[str, Key] = {}
-
-    def take(keys: Mapping[str, Key], above: str) -> None:
-        for name, key in keys.items():
-            found[f"{above}{name}"] = key
-            take(key.options, f"{above}{name}.")
-
-    lists = {name: Key("list", options=keys) for name, keys in LISTS.items()}
-    for keys in (SCALARS, PLAYBOOK_VARIABLES, AROUND, NOTIFIED, SELF_SETUP, lists):
-        take(keys, "")
-    take(role_keys(fleet_options()), "")
-    return found
 
 
 ROLES = options_of_roles()
@@ -152,12 +110,3 @@ def test_a_bare_number_is_refused_with_field_value_and_remedy() -> None:
         "12h or 2d.",
         "fleet_apply_every = '1day': is not a duration. Write 90s, 30m, 12h or 2d.",
     } <= found
-
-
-def test_values_of_an_option_become_seconds_where_they_are_durations() -> None:
-    entries = [{"name": "a", "grace": "1m", "hang_after": None, "env": {"grace": "1m"}}]
-    assert in_seconds("training_run_runs", entries) == [
-        {"name": "a", "grace": 60, "hang_after": None, "env": {"grace": "1m"}}
-    ]
-    with pytest.raises(ValueError, match=r"^nfs_share_timeout = 30 is not a duration. Write 30s"):
-        in_seconds("nfs_share_timeout", 30)

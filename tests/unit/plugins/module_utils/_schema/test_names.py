@@ -124,10 +124,48 @@ def test_the_script_renames_whole_words_and_nothing_else(
     assert capsys.readouterr().out == f"{old}\n"
 
 
+def test_the_script_moves_keys_and_values_of_entries(capsys: pytest.CaptureFixture[str]) -> None:
+    old = """\
+host_base_journal_max_mb: 500  # stays
+fleet_slices:
+  - {name: solo, boot_disk_size_gb: "200", idle_minutes: 0, tier: preemptible}
+fleet_disks: [{name: a, size_gb: 500}]
+fleet_runs:
+  - command: 'size_gb: 5'
+    env: {size_gb: 5}
+    min_free_bytes: 1073741824
+    hang_seconds: "{{ patience }}"
+fleet_boards: [{memory_max: 8G}, {memory_max: 25%}]
+mine: {size_gb: 1}
+"""
+    moved = runpy.run_path(str(ROOT / "scripts/rename_fleet_names.py"))["moved"]
+    new = moved(old, "fleet.yml")
+    assert (
+        new
+        == """\
+fleet_journal_max_size: 500MiB  # stays
+fleet_slices:
+  - {name: solo, boot_disk_size: 200GiB, idle_after: null, tier: spot}
+fleet_disks: [{name: a, size: 500GiB}]
+fleet_runs:
+  - command: 'size_gb: 5'
+    env: {size_gb: 5}
+    min_free: 1GiB
+    hang_after: "{{ patience }}"
+fleet_boards: [{memory_max: 8GiB}, {memory_max: 25%}]
+mine: {size_gb: 1}
+"""
+    )
+    assert moved(new) == new
+    told = capsys.readouterr().out
+    assert told == "fleet.yml: fleet_runs.hang_seconds: give hang_after its new value: NUMBERs\n"
+
+
 def test_variables_that_are_gone_are_refused_with_what_took_their_place() -> None:
     known = {*VARIABLES, *PLAYBOOK_VARIABLES, *FLEET_NAMES.values(), *DRILL_NUMBERS}
-    assert set(GONE.values()) <= known
+    assert {new.split(":")[0] for new in GONE.values()} <= known
     assert not GONE.keys() & (known | FLEET_NAMES.keys())
     for name, new in GONE.items():
         (problem,) = old_names([name])
-        assert problem.remedy == f"Rename it to {new}"
+        assert problem.remedy.startswith(f"Rename it to {new.split(':')[0]}")
+        assert ("give its value a unit" in problem.remedy) == ("{}" in new)

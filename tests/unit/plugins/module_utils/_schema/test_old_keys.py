@@ -70,7 +70,7 @@ def test_an_old_key_is_refused_with_the_new_one(place: str, old: str, new: str) 
     found = [str(one) for one in check_fleet_file({variable: value}, ROLES)]
     (told,) = [text for text in found if "is the key's old name" in text]
     assert told.split(" = ")[0].split(": ")[0].endswith(f".{old}")
-    assert told.endswith(f"is the key's old name. Write {new.format(7)}.")
+    assert told.endswith(f"is the key's old name. Write {in_new_form(new, 7)}.")
     # What stands there under its old name is not missing, too.
     assert not [text for text in found if f".{new.split(':')[0]}: is missing" in text]
 
@@ -104,6 +104,20 @@ def test_an_old_choice_is_refused_with_the_new_one(place: str) -> None:
 def test_a_number_gets_its_unit_and_what_was_off_is_null(old: Any, new: str) -> None:
     assert in_new_form("idle_after: {}m", old) == f"idle_after: {new}"
     assert in_new_form("user", old) == "user"
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "text"),
+    [
+        ("size: {}GiB", 500, "size: 500GiB"),
+        ("size: {}GiB", "2048", "size: 2TiB"),
+        ("cache_size: {}MiB", -1, "cache_size: null"),
+        ("min_free: {}B", 1073741824, "min_free: 1GiB"),
+        ("min_free: {}B", "{{ x }}", "min_free: {{ x }}B"),
+    ],
+)
+def test_a_number_becomes_a_size(new: str, old: Any, text: str) -> None:
+    assert in_new_form(new, old) == text
 
 
 def test_no_role_or_playbook_selects_entries_by_an_old_key() -> None:

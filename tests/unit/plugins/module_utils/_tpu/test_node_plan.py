@@ -69,12 +69,12 @@ DIFFERENCES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"accelerator_type": "v4-16"}, {}, {"accelerator_type": "v4-16"}),
     ({"tier": "spot"}, {}, {"tier": "spot"}),
     # An answer of v2 leaves the size out; what is unknown does not differ.
-    ({"boot_disk_size_gb": 200}, {}, {}),
-    ({"boot_disk_size_gb": 200}, {"bootDiskConfig": {"diskSizeGb": "200"}}, {}),
+    ({"boot_disk_size": "200GiB"}, {}, {}),
+    ({"boot_disk_size": "200GiB"}, {"bootDiskConfig": {"diskSizeGb": "200"}}, {}),
     (
-        {"boot_disk_size_gb": 200},
+        {"boot_disk_size": "200GiB"},
         {"bootDiskConfig": {"diskSizeGb": "100"}},
-        {"boot_disk_size_gb": "200"},
+        {"boot_disk_size": "200GiB"},
     ),
     ({"tier": "spot"}, {"schedulingConfig": {"spot": True}}, {}),
     # The kind before spot is as good.

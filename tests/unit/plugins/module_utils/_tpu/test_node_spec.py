@@ -77,15 +77,15 @@ def test_fullest_request() -> None:
 
 def test_request_with_what_only_v2alpha1_knows() -> None:
     disk = {"source_disk": "d1", "read_only": False, "workers": [1]}
-    wanted = spec(boot_disk_size_gb=200, data_disks=[disk])
+    wanted = spec(boot_disk_size="200GiB", data_disks=[disk])
     body = wanted.create_body()
     assert body["bootDiskConfig"] == {"diskSizeGb": "200"}
     assert body["dataDisks"][0]["workerIds"] == ["1"]
     assert wanted.api_version == "v2alpha1"
     assert spec().api_version == "v2"
     assert wanted.digest() != spec().digest()
-    with pytest.raises(BadRequest, match="boot_disk_size_gb is 0"):
-        spec(boot_disk_size_gb=0)
+    with pytest.raises(BadRequest, match="boot_disk_size = 200 is not a size"):
+        spec(boot_disk_size=200)
 
 
 @pytest.mark.parametrize(

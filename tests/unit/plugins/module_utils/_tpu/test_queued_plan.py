@@ -135,7 +135,7 @@ OTHER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"nodes": ["a"]}, {"nodes": ["a", "b"]}, "nodes"),
     ({"node_count": 3}, {"node_count": 2}, "nodes"),
     ({"network": "n"}, {}, "network"),
-    ({"boot_disk_size_gb": 200}, {"boot_disk_size_gb": 100}, "boot_disk_size_gb"),
+    ({"boot_disk_size": "200GiB"}, {"boot_disk_size": "100GiB"}, "boot_disk_size"),
     ({"reservation": "r"}, {"reservation": "s"}, "reservation"),
     (
         {"tier": "guaranteed", "min_duration": "1h"},

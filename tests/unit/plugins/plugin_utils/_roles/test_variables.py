@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.durations import (
-    DURATIONS,
-    in_seconds,
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.amounts import (
+    KINDS,
+    for_machines,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.settings import settings_of
@@ -25,7 +25,11 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "int": (10001, 10002),
     "dict": ({"one": "1"}, {"two": "2"}),
 }
-DURATION = ("171s", "172s")
+AMOUNTS = {
+    "duration": ("171s", "172s"),
+    "size": ("171MiB", "172MiB"),
+    "memory": ("17GiB", "17%"),
+}
 
 
 def samples(option: dict[str, Any]) -> tuple[Any, Any]:
@@ -48,7 +52,7 @@ def taken(role: str, own: str, more: dict[str, Any]) -> Any:
     key = own.removeprefix(f"{role}_")
     found = known["secrets"].get(key, known["settings"][key])
     if own in variables:
-        assert in_seconds(own, expression(own, variables)) == found
+        assert for_machines(own, expression(own, variables)) == found
     return found
 
 
@@ -62,10 +66,10 @@ SETTLED = {
 @pytest.mark.parametrize("own", [o for o in FLEET_NAMES if not role_options()[o].get("options")])
 def test_a_setting_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> None:
     role = next(role for role in role_names() if own in options_of(role))
-    one, two = DURATION if own in DURATIONS else samples(options_of(role)[own])
-    assert taken(role, own, {FLEET_NAMES[own]: one}) == in_seconds(own, one)
-    assert taken(role, own, {own: one}) == in_seconds(own, one)
-    assert taken(role, own, {FLEET_NAMES[own]: one, own: two}) == in_seconds(own, two)
+    one, two = AMOUNTS[KINDS[own]] if own in KINDS else samples(options_of(role)[own])
+    assert taken(role, own, {FLEET_NAMES[own]: one}) == for_machines(own, one)
+    assert taken(role, own, {own: one}) == for_machines(own, one)
+    assert taken(role, own, {FLEET_NAMES[own]: one, own: two}) == for_machines(own, two)
 
 
 @pytest.mark.parametrize("own", [o for o in FLEET_NAMES if role_options()[o].get("options")])

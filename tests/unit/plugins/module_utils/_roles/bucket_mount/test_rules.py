@@ -23,7 +23,7 @@ def problems(*entries: dict[str, Any], **more: Any) -> list[str]:
 
 
 def test_a_good_one_has_no_problems() -> None:
-    entry = {"only_dir": "a/b", "file_permissions": "0640", "cache_dir": "/c", "cache_mb": 5}
+    entry = {"only_dir": "a/b", "file_permissions": "0640", "cache_dir": "/c", "cache_size": "5MiB"}
     assert not problems({**entry, "slices": ["solo"]})
 
 
@@ -38,8 +38,7 @@ def test_a_good_one_has_no_problems() -> None:
         ({"options": {"-suid": ""}}, ".options.-suid = '': would let what another machine"),
         ({"options": {"uid": "1,2"}}, ".options.uid = '1,2': has a comma or a blank"),
         ({"file_permissions": 420}, ".file_permissions = 420: are not permissions"),
-        ({"cache_mb": 5}, ".cache_mb = 5: needs cache_dir"),
-        ({"cache_dir": "/c", "cache_mb": -2}, ".cache_mb = -2: is below -1"),
+        ({"cache_size": "5MiB"}, ".cache_size = '5MiB': needs cache_dir"),
         ({"slices": ["sole"]}, ".slices[0] = 'sole': is not a slice"),
     ],
 )

@@ -26,7 +26,7 @@ def test_a_good_one() -> None:
             locale="de_AT.UTF-8",
             limits={"nofile": 1000, "memlock": "unlimited"},
             disk_guard_full_percent=90,
-            disk_guard_paths=[{"path": "/tmp/tpu_logs", "max_mb": 1}],  # noqa: S108
+            disk_guard_paths=[{"path": "/tmp/tpu_logs", "max_size": "1MiB"}],  # noqa: S108
         )
         == []
     )
@@ -41,11 +41,9 @@ def test_a_good_one() -> None:
         ("locale", "de_AT", "locale"),
         ("limits", {"files": 1}, "limits.files"),
         ("limits", {"nofile": "many"}, "limits.nofile"),
-        ("min_free_mb", -1, "min_free_mb"),
         ("disk_guard_full_percent", 100, "disk_guard_full_percent"),
         ("disk_guard_interval", "59s", "disk_guard_interval"),
         ("disk_guard_paths", [{"path": "/tmp"}], "disk_guard_paths[0].path"),  # noqa: S108
-        ("disk_guard_paths", [{"path": "/a/b", "max_mb": -1}], "disk_guard_paths[0].max_mb"),
     ],
 )
 def test_bad_ones(name: str, value: Any, field: str) -> None:

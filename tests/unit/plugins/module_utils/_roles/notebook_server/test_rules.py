@@ -54,7 +54,6 @@ def boards(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
             "on the same host",
         ),
         ([{"path": "notebooks"}], "[0].path", "not a whole path"),
-        ([{"memory_max": "lots"}], "[0].memory_max", "8G"),
         ([{"env": {"A-B": "1"}}], "[0].env.A-B", "not the name"),
         ([{"token": "secret"}], "[0].token", "JUPYTER_TOKEN"),
         ([{"secrets": ["wandbb"]}], "[0].secrets[0]", "Did you mean wandb"),
@@ -100,7 +99,7 @@ def test_a_kernel_needs_ipykernel(venv: dict[str, Any], usable: bool) -> None:
 
 def test_right_notebooks() -> None:
     entries: list[dict[str, Any]] = [
-        {"slices": ["solo"], "kernels": ["jax"], "venv": "/opt/venvs/lab", "memory_max": "8G"},
+        {"slices": ["solo"], "kernels": ["jax"], "venv": "/opt/venvs/lab", "memory_max": "8GiB"},
         {"name": "b", "slices": ["pair"]},
         {"name": "c", "slices": ["pair"], "worker": 1},
         {"name": "d", "port": 8889, "token": "secret", "secrets": ["wandb"], "memory_max": "25%"},

@@ -33,8 +33,7 @@ FLEET: dict[str, Any] = {
         ({"port": 80}, "port", "1024"),
         ({"worker_ports": "20600"}, "worker_ports", "the first and the last"),
         ({"worker_ports": "20600-20605"}, "worker_ports", "at least ten"),
-        ({"object_store_mb": 10}, "object_store_mb", "75"),
-        ({"memory_max": "all"}, "memory_max", "8G"),
+        ({"object_store_size": "74MiB"}, "object_store_size", "75MiB"),
         ({"state_dir": "ray"}, "state_dir", "not a whole path"),
     ],
 )

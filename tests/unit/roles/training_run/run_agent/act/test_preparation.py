@@ -12,7 +12,7 @@ from run_agent.act import (
 
 @pytest.mark.parametrize(
     ("free", "wanted", "text"),
-    [(None, 5, ""), (5, 5, ""), (4, 5, "/log has 4 B free, a start needs 5 B (min_free_bytes)")],
+    [(None, 5, ""), (5, 5, ""), (4, 5, "/log has 4 B free, a start needs 5 B (min_free)")],
 )
 def test_room_on_a_disk(free: int | None, wanted: int, text: str) -> None:
     assert preparation.low(Path("/log"), free, wanted) == text

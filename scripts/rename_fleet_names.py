@@ -73,7 +73,7 @@ def edits_below(node: yaml.Node, place: str, name: str) -> Iterator[Edit]:
         if new:
             yield from edits_of(key, value, new, f"{name}: {here}")
             here = f"{here.removesuffix(old)}{new.split(':')[0]}"
-        if not new and isinstance(value, yaml.ScalarNode):
+        if not new and isinstance(value, yaml.ScalarNode) and not value.tag.endswith(":null"):
             word = OLD_WORDS.get(here, {}).get(value.value)
             word = meant(value.value) if here in MEMORY else word
             if word:

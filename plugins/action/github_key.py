@@ -30,7 +30,8 @@ class ActionModule(Declared):
             "fleet": said.get("name", name),
             # A private key from a vault has no business at GitHub, nor in what is printed here.
             "keys": [
-                {n: key[n] for n in key if n != "private_key"} for key in said.get("keys", [])
+                {n: key[n] for n in key if n != "private_key" and key[n] is not None}
+                for key in said.get("keys", [])
             ],
             "people": [{n: p[n] for n in OF_PEOPLE if n in p} for p in said.get("people", [])],
             "hosts": hosts,

@@ -56,8 +56,7 @@ options:
       register:
         description: How it is registered at GitHub.
         type: str
-        choices: [none, user, deploy]
-        default: none
+        choices: [user, deploy]
       repository: {description: The repository of a deploy key., type: str}
       read_only: {description: Whether a deploy key may only read., type: bool, default: true}
       slices: {description: Slices that have it., type: list, elements: str, default: []}

@@ -279,7 +279,7 @@ def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
 def type_of(key: Key) -> str:
     """Return the allowed values, in words."""
     if key.choices:
-        return ", ".join(f"`{choice}`" for choice in key.choices)
+        return ", ".join(f"`{choice}`" for choice in key.words)
     return LISTS_OF[key.elements or "str"] if key.type == "list" else TYPES[key.type]
 
 

@@ -114,7 +114,9 @@ def of_role(key: Key, option: Mapping[str, Any]) -> Schema:
     if key.type == "str" and not key.choices:
         return described({"type": ["string", "number", "null"]}, key, option)
     if key.type in TEXTS:
-        either = {"type": TYPES[key.type]}, TEXTS[key.type]
+        # Ansible refuses null where there is a default of another type.
+        kind = TYPES[key.type] if option.get("default") is not None else [TYPES[key.type], "null"]
+        either = {"type": kind}, TEXTS[key.type]
         return described({"if": TEMPLATE, "else": {"anyOf": list(either)}}, key, option)
     return of(key, option)
 

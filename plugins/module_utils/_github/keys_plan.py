@@ -128,7 +128,7 @@ def wanted_keys(
 
 def registered(declared: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the declared keys to register."""
-    return [entry for entry in declared if (entry.get("register") or "none") != "none"]
+    return [entry for entry in declared if entry.get("register")]
 
 
 def _may_use(user: str, slice_name: str, people: Iterable[Mapping[str, Any]]) -> bool:

@@ -306,8 +306,8 @@ def _servers(name: str, machines: Sequence[Machine], data: Mapping[str, Any]) ->
 
 
 def _rights(user: Mapping[str, Any]) -> str:
-    sudo = user.get("sudo") or "none"
-    if sudo == "none":
+    sudo = user.get("sudo")
+    if not sudo:
         what = "You have no sudo. Ask for what needs it."
     elif sudo == "all":
         what = "You may do everything as root, with sudo. Others work there too."

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import durations, sizes
 from .accelerators import GENERATIONS
-from .old_keys import OLD_WORDS, in_new_form, place_of, renamed_to, successor
+from .old_keys import OLD_WORDS, in_new_form, is_now_null, place_of, renamed_to, successor
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Key:
 
     type: str = "str"
     required: bool = False
-    choices: tuple[str, ...] = ()
+    # None among them is null.
+    choices: tuple[str | None, ...] = ()
     elements: str | None = None
     options: Mapping[str, Key] = dataclasses.field(default_factory=dict)
     secret: bool = False
@@ -52,6 +53,11 @@ class Key:
     default: str = ""
     # That of which a size is a whole number.
     unit: str = "B"
+
+    @property
+    def words(self) -> list[str]:
+        """Return the choices as they are written."""
+        return ["null" if choice is None else choice for choice in self.choices]
 
 
 TIERS = (
@@ -562,6 +568,10 @@ def check_keys(
             problems.append(_unknown_key(prefix, str(name), entry[name], keys))
     for name, key in keys.items():
         value = entry.get(name)
+        if is_now_null(f"{prefix}{name}", value):
+            message = "is how an earlier version wrote null"
+            problems.append(Problem(f"{prefix}{name}", value, message, "Write null"))
+            continue
         if value is None or (value == "" and key.type not in _AMOUNTS):
             if key.required and not renamed_to(prefix, name, among):
                 remedy = f"Set {prefix}{name} in the fleet file"
@@ -583,7 +593,7 @@ def _check_value(field: str, value: Any, key: Key) -> list[Problem]:
         if several and not _is_a(item, key.elements or ""):
             problems.append(_wrong_type(place, item, key.elements or "", key.secret))
         elif key.choices and item not in key.choices:
-            remedy = did_you_mean(item, key.choices, f"Choose one of {', '.join(key.choices)}")
+            remedy = did_you_mean(item, key.words, f"Choose one of {', '.join(key.words)}")
             new = OLD_WORDS.get(place_of(field), {}).get(item)
             remedy = f"Write {new}, its new name" if new else remedy
             problems.append(Problem(place, item, "is not one of the choices", remedy))

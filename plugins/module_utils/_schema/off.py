@@ -14,8 +14,13 @@ from typing import Any
 OFF_BY_NULL = frozenset(
     {
         "host_base_journal_max_size",
+        "host_base_locale",
         "host_base_min_free",
         "nfs_share_idle_timeout",
+        "python_env_shared_cache",
+        "python_env_torch_index_url",
+        "training_run_metadata_url",
+        "training_run_runs.checkpoint_dir",
         "training_run_runs.min_free",
     }
 )

@@ -53,13 +53,24 @@ OLD_KEYS: Mapping[str, Mapping[str, str]] = {
     "fleet_shells.dotfiles": {"folder": "local_path"},
 }
 
-# Old choices of a key and their successors, by where the key stands.
+NULL = "null"
+# Old values of a key and their successors, by where the key stands; numbers as texts.
 OLD_WORDS: Mapping[str, Mapping[str, str]] = {
     "fleet_secrets.write": {"variables": "env"},
     "fleet_allocations.tier": {"preemptible": "spot"},
     "fleet_prices.tier": {"preemptible": "spot"},
     "fleet_slices.tier": {"preemptible": "spot"},
     "fleet_shares.on_timeout": {"give_up": "error"},
+    "fleet_git_keys.register": {"none": NULL},
+    "fleet_locale": {"": NULL},
+    "fleet_ray_chips": {"-1": NULL},
+    "fleet_ray_cpus": {"-1": NULL},
+    "fleet_run_metadata_url": {"": NULL},
+    "fleet_runs.checkpoint_dir": {"": NULL},
+    "fleet_shared_cache": {"none": NULL},
+    "fleet_torch_index_url": {"": NULL},
+    "fleet_users.sudo": {"none": NULL},
+    "fleet_venvs.framework": {"none": NULL},
 }
 
 
@@ -82,6 +93,12 @@ def in_new_form(new: str, value: Any) -> str:
         return f"{key}: null"
     is_size = unit.endswith("B") and re.fullmatch("[0-9]+", str(value))
     return f"{key}: {text_of_size(int(value), unit)}" if is_size else new.format(value)
+
+
+def is_now_null(field: str, value: Any) -> bool:
+    """Return whether a value of a field stood for what is null now."""
+    is_word = isinstance(value, (str, int)) and not isinstance(value, bool)
+    return is_word and OLD_WORDS.get(place_of(field), {}).get(str(value)) == NULL
 
 
 def renamed_to(prefix: str, key: str, given: Iterable[str]) -> bool:

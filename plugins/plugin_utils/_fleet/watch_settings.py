@@ -47,7 +47,7 @@ def _without_token(keys: Iterable[Mapping[str, Any]], token: str) -> list[str]:
     """Return the names of the keys that GitHub lacks, if there is no token to register them."""
     if token or any(os.environ.get(name) for name in TOKENS):
         return []
-    return [str(key["name"]) for key in keys if key.get("register", "none") != "none"]
+    return [str(key["name"]) for key in keys if key.get("register")]
 
 
 def _only(entries: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[dict[str, Any]]:

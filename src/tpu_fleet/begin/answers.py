@@ -104,7 +104,7 @@ def _roles() -> Mapping[str, Key]:
 def frameworks() -> tuple[str, ...]:
     """Return the environments that there are."""
     venvs = _roles()["fleet_venvs"]
-    return venvs.options["framework"].choices
+    return tuple("none" if word == "null" else word for word in venvs.options["framework"].words)
 
 
 def fleet_file(answers: Answers) -> str:

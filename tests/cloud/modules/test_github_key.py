@@ -110,7 +110,7 @@ def test_register_twice_then_take_the_slice_away(hub: Hub) -> None:
 @pytest.mark.parametrize(
     "declared",
     [
-        {**WORK, "register": "none"},
+        {key: value for key, value in WORK.items() if key != "register"},
         {**WORK, "users": ["bob"]},
         {**WORK, "name": "other"},
         {**WORK, "slices": ["pair"]},

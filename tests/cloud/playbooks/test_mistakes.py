@@ -112,7 +112,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "sudo: yes": (
         user("m15", 2015, sudo=True),
-        [".sudo = True: is not a sudo rule. Use none, all, or a list of whole paths"],
+        [".sudo = True: is not a sudo rule. Use null, all, or a list of whole paths"],
     ),
     "user of the image": (
         user("ubuntu", 2016),

@@ -44,7 +44,7 @@ FLEET: dict[str, Any] = {
         {"zone": "us-central2-b", "generation": "v4", "tier": "on_demand", "chips": 4}
     ],
     "fleet_slices": [{"name": HOST, "accelerator_type": "v4-8", "zone": "us-central2-b"}],
-    "fleet_users": [{"name": "alice", "uid": 2001, "sudo": "none"}],
+    "fleet_users": [{"name": "alice", "uid": 2001}],
     # Packages hold no secrets, and take the longest.
     "fleet_base_packages": ["curl", "git", "python3-venv", "sudo", "tmux"],
     "fleet_shell_packages": [],

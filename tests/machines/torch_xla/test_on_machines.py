@@ -37,7 +37,7 @@ FLEET: dict[str, Any] = {
     "fleet_base_packages": ["ca-certificates", "python3-venv", "sudo", "tmux", "tzdata"],
     "fleet_shell_packages": [],
     "fleet_users": [{"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],
-    "fleet_torch_index_url": "",
+    "fleet_torch_index_url": None,
     # Environment and program are the demo's.
     "fleet_build_env": {"UV_EXCLUDE": WITHOUT},
     "fleet_run_lost_after": "20s",

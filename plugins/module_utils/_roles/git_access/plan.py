@@ -47,7 +47,7 @@ class GitKey:
     source: str = "user"
     private: str = field(default="", repr=False)
     host: str = "github.com"
-    register: str = "none"
+    register: str = ""
     repository: str = ""
 
     @property
@@ -83,7 +83,7 @@ def keys_of(declared: Iterable[Mapping[str, Any]], elsewhere: Container[str] = (
             source=entry.get("source") or "user",
             private=clean_private_key(entry.get("private_key") or ""),
             host=entry.get("host") or "github.com",
-            register=entry.get("register") or "none",
+            register=entry.get("register") or "",
             repository=entry.get("repository") or "",
         )
         for entry in declared

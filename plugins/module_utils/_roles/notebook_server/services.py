@@ -101,8 +101,8 @@ def _ipykernel(kernel: str, venvs: Venvs) -> str:
 
 def _kernel_files(kernel: str, entry: Notebook, venvs: Venvs) -> list[dict[str, str]]:
     """Return Jupyter's description of an environment, and one without the chip if it uses one."""
-    frameworks = {venv["name"]: venv.get("framework", "none") for venv in venvs}
-    twice = entry["cpu_kernels"] and frameworks.get(kernel, "none") != "none"
+    frameworks = {venv["name"]: venv.get("framework") for venv in venvs}
+    twice = entry["cpu_kernels"] and bool(frameworks.get(kernel))
     label = posixpath.basename(kernel) if kernel.startswith("/") else kernel
     folder = re.sub("[^a-z0-9._-]", "-", label.lower())
     python = f"{venv_path(kernel, venvs)}/bin/python"

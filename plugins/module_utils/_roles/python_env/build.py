@@ -265,7 +265,7 @@ class Tools:
     @property
     def torch_index(self) -> str:
         """Return the URL of PyTorch's own index."""
-        url = str(self.params["torch_index_url"])
+        url = str(self.params["torch_index_url"] or "")
         return self._index("torch", url) if url else ""
 
     def _own_cache(self, user: pwd.struct_passwd) -> str:

@@ -236,7 +236,7 @@ class Reader:
             name=entry["name"],
             path=entry["path"],
             python=entry["python"] or self.params["default_python"],
-            framework=entry["framework"],
+            framework=entry["framework"] or "none",
             framework_version=entry["framework_version"]
             or str(self.params.get(f"{entry['framework']}_version") or ""),
             torch_version=entry["torch_version"] or "",

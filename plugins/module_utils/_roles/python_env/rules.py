@@ -147,9 +147,9 @@ def _check_indexes(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Set it in fleet_build_env, if it is not a secret"
             problems.append(Problem(field, None, "has less than eight characters", remedy))
     shared = data.get("fleet_shared_cache")
-    pattern = r"none|slice|http://[A-Za-z0-9.-]+:\d+"
+    pattern = r"slice|http://[A-Za-z0-9.-]+:\d+"
     if isinstance(shared, str) and not re.fullmatch(pattern, shared):
-        remedy = "Use none, slice, or an address like http://10.0.0.2:880"
+        remedy = "Use null, slice, or an address like http://10.0.0.2:880"
         message = "is not a shared cache"
         problems.append(Problem("fleet_shared_cache", shared, message, remedy))
     return [*problems, *_check_clients(data, shared)]

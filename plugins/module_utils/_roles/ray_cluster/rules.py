@@ -63,7 +63,8 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     for key in ("fleet_ray_port", "fleet_ray_dashboard_port", "fleet_ray_node_ports"):
         problems += check_port(data, "", key)
     problems += _check_worker_ports(text_of(data, "fleet_ray_worker_ports"))
-    problems += at_least(data, {"fleet_ray_object_store_size": "75MiB"})
+    least = {"fleet_ray_object_store_size": "75MiB", "fleet_ray_chips": 0, "fleet_ray_cpus": 0}
+    problems += at_least(data, least)
     return [
         Problem(_variable(problem.field), problem.value, problem.message, problem.remedy)
         for problem in problems

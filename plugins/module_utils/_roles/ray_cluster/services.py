@@ -17,7 +17,7 @@ Variables = Mapping[str, Any]
 def plan(variables: Variables, _defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return whether the host is in the cluster, its environment, and the service for it."""
     slices = variables["ray_cluster_slices"]
-    here = variables["ray_cluster_head"] != "" and (
+    here = bool(variables["ray_cluster_head"]) and (
         not slices or variables["ray_cluster_slice"] in slices
     )
     venv = venv_path(variables["ray_cluster_venv"], variables["ray_cluster_venvs"])
@@ -45,7 +45,7 @@ def plan(variables: Variables, _defaults: Mapping[str, Any]) -> dict[str, Any]:
 def _service(variables: Variables, venv: str) -> dict[str, Any]:
     head = variables["ray_cluster_host"] == variables["ray_cluster_head"]
     name = "ray" if head else "ray-worker"
-    state, token = variables["ray_cluster_state_dir"], variables["ray_cluster_token"] != ""
+    state, token = variables["ray_cluster_state_dir"], bool(variables["ray_cluster_token"])
     # Ray's folder with its sockets is open to all users, so the folder above it must not be.
     sessions = f"{state}/s"
     kept = str(variables["ray_cluster_keep_sessions"] + 1)
@@ -128,13 +128,13 @@ def _as_worker(variables: Variables) -> list[str]:
 def _amounts(variables: Variables) -> list[str]:
     """Return the resources of the machine that Ray does not detect itself."""
     resources = dict(variables["ray_cluster_resources"])
-    chips, cpus = int(variables["ray_cluster_chips"]), int(variables["ray_cluster_cpus"])
+    chips, cpus = variables["ray_cluster_chips"], variables["ray_cluster_cpus"]
     store = variables["ray_cluster_object_store_size"]
-    if chips > 0:
-        resources["TPU"] = chips
+    if int(chips or 0) > 0:
+        resources["TPU"] = int(chips)
     return [
         *(("--resources", json.dumps(resources, sort_keys=True)) if resources else ()),
-        *(("--num-cpus", str(cpus)) if cpus >= 0 else ()),
+        *(("--num-cpus", str(cpus)) if cpus is not None else ()),
         *(("--object-store-memory", str(store)) if store else ()),
     ]
 

@@ -228,8 +228,7 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
 
 def checkpoint_folder(run: Run) -> Any:
     """Return the folder or bucket that a run has for checkpoints; empty if it wants none."""
-    folder = run.get("checkpoint_dir")
-    return f"{CHECKPOINTS}{run.get('name')}" if folder is None else folder
+    return run.get("checkpoint_dir", f"{CHECKPOINTS}{run.get('name')}") or ""
 
 
 def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:
@@ -280,7 +279,7 @@ def _of_host(variables: Mapping[str, Any]) -> dict[str, Any]:
             "bytes": variables["training_run_log_size"],
             "files": variables["training_run_log_files"],
         },
-        "metadata": variables["training_run_metadata_url"],
+        "metadata": variables["training_run_metadata_url"] or "",
     }
 
 

@@ -49,7 +49,7 @@ class User:
     @classmethod
     def from_declared(cls, entry: Mapping[str, Any], slice_name: str = "") -> User:
         """Return the user with all defaults, and the state that the entry means on a slice."""
-        sudo = entry.get("sudo") or "none"
+        sudo = entry.get("sudo") or ()
         slices = entry.get("slices") or ()
         fate = PRESENT
         if entry.get("state") == "absent":
@@ -210,7 +210,7 @@ def keys_content(user: User) -> str:
 
 def sudoers_content(user: User) -> str | None:
     """Return a user's sudo rule; None if there is none."""
-    if user.sudo == "none" or not user.sudo:
+    if not user.sudo:
         return None
     commands = "ALL" if isinstance(user.sudo, str) else ", ".join(user.sudo)
     return f"# Managed by tpu.fleet.\n{user.name} ALL=(ALL:ALL) NOPASSWD: {commands}\n"

@@ -82,9 +82,9 @@ def _number(field: str, entry: Mapping[str, Any], key: str) -> list[Problem]:
 
 
 def _check_sudo(field: str, sudo: Any) -> list[Problem]:
-    if sudo is None or sudo in ("none", "all"):
+    if sudo in (None, "all"):
         return []
-    remedy = "Use none, all, or a list of whole paths of commands"
+    remedy = "Use null, all, or a list of whole paths of commands"
     if not isinstance(sudo, list):
         return [Problem(f"{field}.sudo", sudo, "is not a sudo rule", remedy)]
     found = []

@@ -24,7 +24,7 @@ AT = time.time() - 7200.0
 RUNS: list[dict[str, Any]] = [
     {"name": "digits", "slices": ["pair"], "user": "alice", "checkpoint_dir": "gs://lab/digits"},
     {"name": "words", "slices": ["solo", "gone"], "user": "bob", "checkpoint_dir": "/mnt/words"},
-    {"name": "none", "slices": ["solo"], "user": "bob", "checkpoint_dir": ""},
+    {"name": "none", "slices": ["solo"], "user": "bob", "checkpoint_dir": None},
 ]
 
 

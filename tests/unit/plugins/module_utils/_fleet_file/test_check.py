@@ -385,7 +385,7 @@ TABLE = [
     (user_with(keys=KEY), "fleet_users[0].keys", KEY, "must be a list"),
     (user_with(keys=[KEY[:40]]), "fleet_users[0].keys[0]", KEY[:40], "cut"),
     (user_with(keys=["hello"]), "fleet_users[0].keys[0]", "hello", ".pub"),
-    (user_with(sudo="maybe"), "fleet_users[0].sudo", "maybe", "none, all"),
+    (user_with(sudo="maybe"), "fleet_users[0].sudo", "maybe", "null, all"),
     (user_with(sudo=["apt"]), "fleet_users[0].sudo[0]", "apt", "whole path"),
     (user_with(**{"shell": "zsh"}), "fleet_users[0].shell", "zsh", "whole path"),
     # Venvs and trees.

@@ -51,7 +51,7 @@ BUCKET = {"bucket": "lab", "path": "/mnt/lab"}
     ("run", "more"),
     [
         ({"checkpoint_dir": "gs://lab/lr3"}, {}),
-        ({"checkpoint_dir": ""}, {}),  # says that there are none
+        ({"checkpoint_dir": None}, {}),  # says that there are none
         ({"slices": ["b"]}, {}),
         ({"checkpoint_dir": "/mnt/d/lr3"}, {"fleet_disk_mounts": [DISK]}),
         ({"checkpoint_dir": "/mnt/d"}, {"fleet_disk_mounts": [{**DISK, "slices": ["a"]}]}),

@@ -118,7 +118,7 @@ def test_people_read_of_what_is_theirs(data: dict[str, Any], there: str, missing
 
 @pytest.mark.parametrize(
     ("sudo", "words"),
-    [("all", "everything as root"), ("none", "no sudo"), (["/bin/ls /root"], "/bin/ls /root")],
+    [("all", "everything as root"), (None, "no sudo"), (["/bin/ls /root"], "/bin/ls /root")],
 )
 def test_rights_are_said(sudo: Any, words: str) -> None:
     assert words in guide({"name": "alice", "sudo": sudo}, PAIR, {})

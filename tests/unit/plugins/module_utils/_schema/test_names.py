@@ -136,6 +136,10 @@ fleet_runs:
     min_free_bytes: 1073741824
     hang_seconds: "{{ patience }}"
 fleet_boards: [{memory_max: 8G}, {memory_max: 25%}]
+fleet_users: [{sudo: none}, {sudo: all}]
+fleet_locale: ''
+fleet_torch_index_url:
+fleet_ray_chips: -1
 mine: {size_gb: 1}
 """
     moved = runpy.run_path(str(ROOT / "scripts/rename_fleet_names.py"))["moved"]
@@ -153,6 +157,10 @@ fleet_runs:
     min_free: 1GiB
     hang_after: "{{ patience }}"
 fleet_boards: [{memory_max: 8GiB}, {memory_max: 25%}]
+fleet_users: [{sudo: null}, {sudo: all}]
+fleet_locale: null
+fleet_torch_index_url:
+fleet_ray_chips: null
 mine: {size_gb: 1}
 """
     )

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from ansible_collections.tpu.fleet.plugins.filter.role_plan import PLANS
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
+    check_fleet_file,
+    role_keys,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import fleet_name
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.off import (
     OFF_BY_NULL,
     without_nulls,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import NULL, OLD_WORDS
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.settings import settings_of
-from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import options_of
-from option_places import options_of_roles
+from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
+    fleet_options,
+    options_of,
+)
+from option_places import keys_of_the_fleet_file, options_of_roles
 from role_templates import expression, variables_of
 
 ROLES = options_of_roles()
@@ -22,7 +34,8 @@ def role_of(place: str) -> str:
 
 @pytest.mark.parametrize("place", sorted(OFF_BY_NULL))
 def test_what_is_off_by_null_is_on_by_default_and_says_so(place: str) -> None:
-    assert ROLES[place]["default"]
+    # That of a folder for checkpoints has the name of the run.
+    assert ROLES[place].get("default") or place == "training_run_runs.checkpoint_dir"
     assert "V(null)" in str(ROLES[place]["description"])
 
 
@@ -47,6 +60,65 @@ def test_null_arrives_at_the_module_of_a_role(place: str) -> None:
 def test_keys_of_entries_that_are_off_by_null_are_in_plans(place: str) -> None:
     """A module would get an empty text."""
     assert role_of(place) in PLANS
+
+
+# Choices among equals, of which each does something.
+POLICIES = {
+    # never switches them off, unmanaged leaves them to the distribution.
+    "host_base_automatic_updates": ["never", "after_setup", "unmanaged"],
+    # Ansible refuses null for an option that has choices and a default.
+    "tpu_metrics_tpu_info": ["auto", "always", "never"],
+}
+OFF = {"none", "off", "never", "no", "disabled", "unlimited"}
+# As descriptions say that a word, a number or an empty text is off.
+SAYS_SO = re.compile(
+    r"V\((none|off|never|-1|0)\) (dis|for|is|lets|leaves|with)|[Ww]ith V?\(?(none|-1|0)\b|"
+    r"(?<!worker )\b0 (is|for|means)\b|when (it is )?empty|[Ii]f empty|[Ee]mpty (for (no|the|uv)|takes|means)"
+)
+# What playbooks give, and templates make of nothing.
+GIVEN = {
+    "code_checkout_snapshot_dir",
+    "nfs_share_hosts.address",
+    "nfs_share_hosts.zone",
+    "python_env_index_url",
+    "user_shell_people.dotfiles.install",
+    "user_shell_people.dotfiles.subfolder",
+}
+
+
+def test_no_choice_of_a_role_is_a_word_for_off_but_null() -> None:
+    choices = {place: option.get("choices", []) for place, option in ROLES.items()}
+    assert {place: words for place, words in choices.items() if OFF & set(words)} == POLICIES
+
+
+def test_no_key_of_the_fleet_file_has_a_word_for_off_but_null() -> None:
+    keys = keys_of_the_fleet_file()
+    found = {place for place, key in keys.items() if OFF & set(key.words)}
+    assert found == {fleet_name(place) for place in POLICIES}
+
+
+@pytest.mark.parametrize("place", sorted(ROLES))
+def test_no_number_or_empty_text_is_off(place: str) -> None:
+    option = ROLES[place]
+    described = option["description"]
+    described = described if isinstance(described, str) else " ".join(described)
+    assert place in POLICIES or not SAYS_SO.search(described)
+    assert option.get("default") not in (-1, "none", "off")
+    assert option.get("default") != "" or place in GIVEN
+
+
+@pytest.mark.parametrize("place", sorted(p for p, w in OLD_WORDS.items() if NULL in w.values()))
+def test_an_old_word_for_off_is_refused_with_null(place: str) -> None:
+    variable, _dot, key = place.partition(".")
+    for word in OLD_WORDS[place]:
+        value: Any = int(word) if word == "-1" else word
+        data = {variable: [{key: value}] if key else value}
+        found = [str(one) for one in check_fleet_file(data, role_keys(fleet_options()))]
+        where = f"{variable}[0].{key}" if key else variable
+        assert f"{where} = {value!r}: is how an earlier version wrote null. Write null." in found
+        data = {variable: [{key: None}] if key else None}
+        found = [str(one) for one in check_fleet_file(data, role_keys(fleet_options()))]
+        assert not [text for text in found if text.startswith(where)]
 
 
 def test_elsewhere_nothing_behind_the_colon_is_no_key() -> None:

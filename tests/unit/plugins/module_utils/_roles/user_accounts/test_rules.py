@@ -30,7 +30,7 @@ RUN = {"name": "digits", "user": "alice", "slices": ["pair"]}
         (fleet({**ALICE, "uid": 12}), "users[0].uid", ["1000"]),
         (fleet({**ALICE, "gid": 70000}), "users[0].gid", ["60000"]),
         (fleet({**ALICE, "keys": ["ssh-ed25519 AAAA x"]}), "users[0].keys[0]", ["cut"]),
-        (fleet({**ALICE, "sudo": "yes"}), "users[0].sudo", ["none, all"]),
+        (fleet({**ALICE, "sudo": "yes"}), "users[0].sudo", ["null, all"]),
         (fleet({**ALICE, "sudo": ["ls"]}), "users[0].sudo[0]", ["whole path"]),
         (fleet({**ALICE, "sudo": ["/bin/ls\nALL"]}), "users[0].sudo[0]", ["one line"]),
         (fleet({**ALICE, "shell": "zsh"}), "users[0].shell", ["whole path"]),

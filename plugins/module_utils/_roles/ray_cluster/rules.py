@@ -26,6 +26,11 @@ from ..whose import VENVS, check_code_of
 
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 _LONGEST_FOLDER = 38
+_LEAST: Mapping[str, int | str] = {
+    "fleet_ray_object_store_size": "75MiB",
+    "fleet_ray_chips": 0,
+    "fleet_ray_cpus": 0,
+}
 _RANGE = re.compile(r"(\d{4,5})-(\d{4,5})")
 
 
@@ -63,8 +68,7 @@ def check_ray_cluster(data: Mapping[str, Any]) -> list[Problem]:
     for key in ("fleet_ray_port", "fleet_ray_dashboard_port", "fleet_ray_node_ports"):
         problems += check_port(data, "", key)
     problems += _check_worker_ports(text_of(data, "fleet_ray_worker_ports"))
-    least = {"fleet_ray_object_store_size": "75MiB", "fleet_ray_chips": 0, "fleet_ray_cpus": 0}
-    problems += at_least(data, least)
+    problems += at_least(data, _LEAST)
     return [
         Problem(_variable(problem.field), problem.value, problem.message, problem.remedy)
         for problem in problems

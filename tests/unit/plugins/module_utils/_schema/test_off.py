@@ -73,7 +73,8 @@ OFF = {"none", "off", "never", "no", "disabled", "unlimited"}
 # As descriptions say that a word, a number or an empty text is off.
 SAYS_SO = re.compile(
     r"V\((none|off|never|-1|0)\) (dis|for|is|lets|leaves|with)|[Ww]ith V?\(?(none|-1|0)\b|"
-    r"(?<!worker )\b0 (is|for|means)\b|when (it is )?empty|[Ii]f empty|[Ee]mpty (for (no|the|uv)|takes|means)"
+    r"(?<!worker )\b0 (is|for|means)\b|when (it is )?empty|[Ii]f empty|"
+    r"[Ee]mpty (for (no|the|uv)|takes|means)"
 )
 # What playbooks give, and templates make of nothing.
 GIVEN = {

@@ -34,6 +34,7 @@ FLEET: dict[str, Any] = {
         ({"worker_ports": "20600"}, "worker_ports", "the first and the last"),
         ({"worker_ports": "20600-20605"}, "worker_ports", "at least ten"),
         ({"object_store_size": "74MiB"}, "object_store_size", "75MiB"),
+        ({"chips": -1}, "chips", "Use 0 or more"),
         ({"state_dir": "ray"}, "state_dir", "not a whole path"),
     ],
 )

@@ -240,7 +240,7 @@ def test_a_disk_is_made_grown_and_labelled(cloud: Emulator, module: Any) -> None
     [
         ({"size": "10GiB"}, "disks cannot shrink"),
         ({"type": "pd-ssd"}, "type is 'pd-balanced', wanted 'pd-ssd'"),
-        ({"name": "other"}, "Give size"),
+        ({"name": "other"}, "Give it, as size: 200GiB"),
         ({"name": "No"}, "is no name for a disk"),
         ({"labels": {"tpu-fleet": "x"}}, "use the option owner"),
         ({"nodes": ["a", "b"]}, "only one node may write"),

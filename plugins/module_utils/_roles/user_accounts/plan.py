@@ -210,7 +210,8 @@ def keys_content(user: User) -> str:
 
 def sudoers_content(user: User) -> str | None:
     """Return a user's sudo rule; None if there is none."""
-    if not user.sudo:
+    # Any word but all, such as the none of an earlier version, gives no rights.
+    if not user.sudo or (isinstance(user.sudo, str) and user.sudo != "all"):
         return None
     commands = "ALL" if isinstance(user.sudo, str) else ", ".join(user.sudo)
     return f"# Managed by tpu.fleet.\n{user.name} ALL=(ALL:ALL) NOPASSWD: {commands}\n"

@@ -484,6 +484,7 @@ def test_all_clashes_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("sudo", "line"),
     [
+        (None, None),
         ("none", None),
         ([], None),
         ("all", "alice ALL=(ALL:ALL) NOPASSWD: ALL"),

@@ -47,7 +47,7 @@ def test_a_definition_is_read_as_it_is_written() -> None:
     read = vars(config.parse(public, {}))
     same = {key: value for key, value in public.items() if key in read and key != "timing"}
     assert {key: read[key] for key in same} == {**same, "code": "digits"}
-    assert (read["timing"].lost, read["log_bytes"], read["log_files"]) == (12, 1000, 2)
+    assert (read["timing"].lost, read["log_bytes"], read["log_files"]) == (12, 1024, 2)
 
 
 def test_the_usual_step_pattern_is_what_the_role_says() -> None:

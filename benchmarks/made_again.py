@@ -30,17 +30,11 @@ class Cached(Machines):
 
     def make(self, disk: str) -> None:
         """Make the slice, and its disk if there is none."""
-        solo = {
-            "name": SLICE,
-            "accelerator_type": "v4-8",
-            "zone": ZONE,
-            "data_disks": [{"source_disk": disk}],
-        }
+        solo = {"name": SLICE, "accelerator_type": "v4-8", "zone": ZONE}
         said = {
             "fleet_slices": [solo],
-            "fleet_disks": [{"name": disk, "zone": ZONE, "size": "10GiB"}],
             # A cache belongs to root, as the folders above it do.
-            "fleet_disk_mounts": [{"name": disk, "path": MOUNT, "slices": [SLICE]}],
+            "fleet_disks": [{"name": disk, "size": "10GiB", "slices": [SLICE], "path": MOUNT}],
             "fleet_package_cache_dir": f"{MOUNT}/uv",
         }
         self.declare({**self.file([]), **said})

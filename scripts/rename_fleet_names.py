@@ -6,8 +6,9 @@
 The old name of a variable becomes the new one wherever it stands in a file, also in comments and
 templates. The old key of an entry becomes the new one, a number there gets its unit (`size_gb: 500`
 becomes `size: 500GiB`), and an old word for what is off becomes null. Nothing else changes. Prints
-the files that changed, and what a person must change. Not for playbooks that apply a role alone:
-the roles keep their own variables.
+the files that changed, and what a person must change: one entry of fleet_disks has what data_disks
+of a slice and the mounts of the role data_disk had. Not for playbooks that apply a role alone: the
+roles keep their own variables.
 """
 
 from __future__ import annotations
@@ -21,16 +22,20 @@ import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
     FLEET_NAMES,
     GONE,
+    MERGED,
     fleet_name,
     renamed,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import (
+    MOVED_KEYS,
     OLD_KEYS,
     OLD_WORDS,
     in_new_form,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.sizes import MEMORIES, meant
 
+NAMES = {old: new for old, new in FLEET_NAMES.items() if old not in MERGED}
+BY_HAND = {**MERGED, "data_disks": MOVED_KEYS["fleet_slices.data_disks"]}
 # Amounts of memory, which had the units of systemd.
 MEMORY = {
     f"{fleet_name(variable)}{dot}{key}"
@@ -40,14 +45,23 @@ MEMORY = {
 Edit = tuple[int, int, str]
 
 
+def by_hand(text: str) -> Iterator[str]:
+    """Yield what to do with each line that cannot be moved by its name alone."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in BY_HAND.keys() & set(re.findall(r"\w+", line)):
+            yield f"{number}: {name}: {BY_HAND[name]}."
+
+
 def main(files: list[str]) -> None:
     """Rename in files, in place."""
     for file in map(Path, files):
         before = file.read_text(encoding="utf-8")
-        after = moved(renamed(before, FLEET_NAMES), str(file))
+        after = moved(renamed(before, NAMES), str(file))
         if after != before:
             file.write_text(after, encoding="utf-8")
             print(file)
+        for told in by_hand(after):
+            print(f"{file}:{told}")
 
 
 def moved(text: str, name: str = "") -> str:

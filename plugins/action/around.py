@@ -9,6 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._fleet_file import around
+from ..module_utils._tpu.model import LOST_STATES
 from ..module_utils._tpu.workers import GROUP_LEADERS
 from ..plugin_utils._fleet.declared import Declared, together
 
@@ -36,13 +37,17 @@ class ActionModule(Declared):
         self.data = self.said(**{name: name for name in VARIABLES})
         told = []
         if arguments["part"] == "disks":
-            seen = self._module("tpu_vm_info", {"states": ["READY", "STOPPED"]})
+            seen = self._module("tpu_vm_info", {})
             if seen.get("failed"):
                 return seen
-            there = {(node["zone"], node["name"]) for node in seen["tpu_vms"]}
+            there = {
+                (node["zone"], node["name"])
+                for node in seen["tpu_vms"]
+                if node["state"] not in LOST_STATES
+            }
             calls = around.disks(self.data, there)
             waiting = around.slices_to_come(self.data, there)
-            told = [f"Run this again when they are there: {', '.join(waiting)}"] if waiting else []
+            told = [f"site.yml attaches the disks of {', '.join(waiting)}"] if waiting else []
         elif arguments["part"] == "firewall":
             calls = self._firewall(arguments["seen"])
         else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..filter.machines import machines
 from ..module_utils._ansible.options import spec_of
+from ..module_utils._schema.disks import mounts_of
 from ..module_utils._tpu.workers import GROUP_USABLE
 from ..modules.onboarding import DOCUMENTATION, write
 from ..plugin_utils._fleet.declared import Declared
@@ -18,7 +19,7 @@ KINDS = {
     "runs": "fleet_runs",
     "venvs": "fleet_venvs",
     "shares": "fleet_shares",
-    "disks": "fleet_disk_mounts",
+    "disks": "fleet_disks",
     "buckets": "fleet_buckets",
     "notebooks": "fleet_notebooks",
     "boards": "fleet_boards",
@@ -34,6 +35,7 @@ class ActionModule(Declared):
         """Return the people, the machines and what is on them; of runs no environment."""
         said = self.said("state_dir", users="fleet_users", **KINDS)
         data = {kind: said.get(kind, []) for kind in KINDS}
+        data["disks"] = mounts_of(data["disks"])
         usable = self.vars["groups"].get(GROUP_USABLE, [])
         return {
             "folder": f"{said.get('state_dir')}/onboarding",

@@ -22,7 +22,7 @@ options:
       - V(project_keys) is C(fleet_project_keys), by M(tpu.fleet.project_ssh_key).
       - V(firewall) is C(fleet_mosh), by M(tpu.fleet.firewall_rule).
       - V(disks) is C(fleet_disks), attached to those of their slices that are there, by
-        M(tpu.fleet.disk).
+        M(tpu.fleet.disk). The slices that M(tpu.fleet.fleet) makes have their disks from then on.
     type: str
     choices: [services, service_account, project_keys, firewall, disks]
     required: true

@@ -57,7 +57,7 @@ def main() -> None:
                 host.do(step)
             except (OSError, Failed) as error:
                 module.fail_json(
-                    msg=f"fleet_disk_mounts: disk {step.disk!r}: cannot {step.text}: {error}.",
+                    msg=f"fleet_disks: disk {step.disk!r}: cannot {step.text}: {error}.",
                     steps=texts[:done],
                 )
     module.exit_json(changed=bool(todo.steps), steps=texts, missing_packages=missing, diff=shown)

@@ -15,7 +15,8 @@ description:
     that only read.
   - A disk that may hold data is never deleted unless O(delete_data=true) says so. That is every
     disk but one that this module made and that never was attached.
-  - Only disks and nodes that carry the label C(tpu-fleet) are changed or deleted; see O(adopt).
+  - Only disks and nodes that carry the label C(tpu-fleet) are changed or deleted; see O(adopt). A
+    disk of which only O(nodes) are said is attached as it is, also without the label.
 extends_documentation_fragment:
   - tpu.fleet.attributes
   - tpu.fleet.gcp
@@ -61,6 +62,11 @@ options:
       - Without this option nothing is attached or detached.
     type: list
     elements: str
+  workers:
+    description: The workers of the nodes that get it, by their numbers. By default all.
+    type: list
+    elements: int
+    default: []
   read_only:
     description: Whether the nodes can only read. Several nodes, or several workers, always do.
     type: bool
@@ -162,6 +168,7 @@ def spec_of(module: AnsibleModule, client: Client) -> DiskSpec:
         owner=params["owner"],
         nodes=None if nodes is None else tuple(dict.fromkeys(nodes)),
         mode=disk_mode(params["read_only"]),
+        workers=tuple(map(str, params["workers"])),
         exclusive=params["exclusive"],
         adopt=params["adopt"],
         delete_data=params["delete_data"],

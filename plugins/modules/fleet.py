@@ -37,9 +37,16 @@ options:
     description:
       - The slices, as C(fleet_slices) of the fleet file has them. Every key is explained in
         C(docs/fleet-file.md) of the collection.
-      - Where it is not given, they are those of the fleet file, and so are O(zone), O(allocations),
-        O(prices), O(warn_before), O(owner), O(self_setup), O(prune) and O(marks) where they are not
-        given; each is taken from the variable of the play that says it.
+      - Where it is not given, they are those of the fleet file, and so are O(disks), O(zone),
+        O(allocations), O(prices), O(warn_before), O(owner), O(self_setup), O(prune) and O(marks)
+        where they are not given; each is taken from the variable of the play that says it.
+    type: list
+    elements: dict
+    default: []
+  disks:
+    description:
+      - The data disks to attach to the slices, as C(fleet_disks) of the fleet file has them. They
+        are there already; M(tpu.fleet.disk) creates them.
     type: list
     elements: dict
     default: []

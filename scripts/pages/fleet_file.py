@@ -26,13 +26,16 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
     FLEET_NAMES,
+    PARTS,
     fleet_name,
     in_fleet_file,
+    own_name,
     renamed,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     ROLES,
     options_of,
+    role_options,
     roles_in_order,
 )
 
@@ -83,7 +86,8 @@ ABOUT = {
     "fleet_project_keys": "SSH keys in the project's metadata, which open **every** machine of the "
     "project.",
     "fleet_mosh": "The firewall rule for mosh.",
-    "fleet_disks": "Data disks, which outlive the slices.",
+    "fleet_disks": "Data disks, which outlive the slices: what they are, which machines have them, "
+    "and where they are mounted.",
     "fleet_service_account": "The account as which slices act, with the least rights.",
 }
 SEE_AROUND = "See [around-the-slice.md](around-the-slice.md)."
@@ -111,7 +115,7 @@ COMMON = {
     "adopt": (
         "boolean (`false`)",
         "Whether to take over what another tool or fleet created.",
-        ("fleet_disks", "fleet_mosh", "fleet_service_account", "fleet_slices"),
+        ("fleet_mosh", "fleet_service_account", "fleet_slices"),
     ),
     "description": (
         "text",
@@ -148,7 +152,7 @@ COMMON = {
         "texts",
         "Names of the slices that the entry is for. By default all.",
         (
-            *("fleet_buckets", "fleet_code", "fleet_disk_mounts"),
+            *("fleet_buckets", "fleet_code"),
             *("fleet_secrets", "fleet_git_identities", "fleet_git_keys"),
             *("fleet_notebooks", "fleet_venvs", "fleet_boards"),
             *("fleet_users", "fleet_shells"),
@@ -181,7 +185,7 @@ def page() -> str:
         see = f" {SEE_AROUND}" if name in AROUND else ""
         parts += [f"## {name}", wrapped(ABOUT[name] + see)]
         if key.options:
-            parts += tables(key.options, node_options() if name in LISTS else {}, name)
+            parts += tables(key.options, described_elsewhere(name), name)
         parts.append(examples[name])
     for role in roles_in_order():
         parts += role_section(role, examples)
@@ -200,6 +204,8 @@ def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
     parts = [f"## The role {role}", f"{spec['short_description']}."]
     settings = []
     for variable, key in role_keys(options).items():
+        if variable in AROUND:
+            continue
         if key.options and variable in examples:
             parts.append(f"### {variable}")
             parts += tables(key.options, options[variable]["options"], variable)
@@ -308,6 +314,15 @@ def text_of(description: str | list[str]) -> str:
     text = description if isinstance(description, str) else " ".join(description)
     text = re.sub(r"O\([\w.]+\[\]\.(\w+)\)", r"`\1`", text)
     return re.sub(r"\b[CVOEMP]\(([^)#]+)[^)]*\)", r"`\1`", text)
+
+
+def described_elsewhere(variable: str) -> dict[str, Any]:
+    """Return the options that describe keys of a variable whose Key has no description."""
+    if variable in LISTS:
+        return node_options()
+    own = own_name(variable)
+    options: dict[str, Any] = role_options().get(own, {}).get("options", {})
+    return options if own in PARTS else {}
 
 
 def node_options() -> dict[str, Any]:

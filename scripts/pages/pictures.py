@@ -256,7 +256,7 @@ def disk() -> str:
         "when the fleet file says so twice.",
         330,
         [
-            box(24, 60, 160, 70, "you", "declared", "fleet_disks: name,", "size, slices"),
+            box(24, 60, 160, 70, "you", "declared", "fleet_disks: name,", "size, slices, path"),
             box(256, 60, 160, 70, "google", "created", "empty, in the zone", "of its slice"),
             box(488, 60, 160, 70, "google", "attached", "to the slice's node"),
             box(720, 60, 156, 70, "machine", "mounted", "formatted once,", "then never again"),

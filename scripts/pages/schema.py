@@ -30,7 +30,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     role_names,
 )
 
-from .fleet_file import ABOUT, NAMES, default_of, node_options, text_of
+from .fleet_file import ABOUT, NAMES, default_of, described_elsewhere, text_of
 
 Schema = dict[str, Any]
 TEMPLATE: Schema = {"type": "string", "pattern": r"\{[{%]"}
@@ -78,10 +78,15 @@ def schema() -> Schema:
     options = {name: one for name, one in fleet_options().items() if name.startswith("fleet_")}
     variables = {
         **{name: of(key, {}) for name, key in PLAYBOOK_VARIABLES.items()},
-        **{name: of(key, {}) for name, key in {**SCALARS, **AROUND, **SELF_SETUP}.items()},
+        **{
+            name: of(key, {"options": described_elsewhere(name)})
+            for name, key in {**SCALARS, **AROUND, **SELF_SETUP}.items()
+        },
         **{name: of(key, {}) for name, key in NOTIFIED.items()},
         **{
-            name: of(Key("list", elements="dict", options=keys), {"options": node_options()})
+            name: of(
+                Key("list", elements="dict", options=keys), {"options": described_elsewhere(name)}
+            )
             for name, keys in LISTS.items()
         },
         **{name: of_role(key, options[name]) for name, key in role_keys(options).items()},

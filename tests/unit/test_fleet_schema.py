@@ -84,7 +84,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("fleet_prune_venvs", "perhaps", "fleet_prune_venvs"),
     ("fleet_runs.0.slices", None, "fleet_runs.0"),
     ("fleet_runs.0.retries", "3x", "fleet_runs.0.retries"),
-    ("fleet_disk_mounts.0.mnt", "/x", "fleet_disk_mounts.0"),
+    ("fleet_disks.0.mnt", "/x", "fleet_disks.0"),
 ]
 
 

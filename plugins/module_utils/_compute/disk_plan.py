@@ -34,6 +34,8 @@ class DiskSpec:
     owner: str | None = None
     nodes: tuple[str, ...] | None = None
     mode: str = READ_WRITE
+    # The workers that have it; without any, all.
+    workers: tuple[str, ...] = ()
     exclusive: bool = False
     adopt: bool = False
     delete_data: bool = False
@@ -61,6 +63,12 @@ class DiskSpec:
                 "may write.",
                 remedy="Attach it with read_only: true, or name one node.",
             )
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether the disk itself is declared, and not only where it is attached."""
+        said = (self.size_gb, self.type, self.description, self.labels or None)
+        return self.adopt or any(value is not None for value in said)
 
     @property
     def writes(self) -> bool:
@@ -122,9 +130,11 @@ def plan_present(spec: DiskSpec, disk: Mapping[str, Any] | None, nodes: Sequence
         plan.steps.append(Step("create", "there is no such disk"))
         plan.after = summary(spec.create_body())
     else:
-        require_owned(f"disk {spec.name}", _labels(disk).get(OWNER_LABEL), spec.owner, spec.adopt)
-        plan.before = summary(disk)
-        plan.after = _corrected(spec, disk, plan)
+        plan.before, plan.after = summary(disk), summary(disk)
+        if spec.is_kept:
+            owner = _labels(disk).get(OWNER_LABEL)
+            require_owned(f"disk {spec.name}", owner, spec.owner, spec.adopt)
+            plan.after = _corrected(spec, disk, plan)
     if spec.nodes is not None:
         # The other steps come first, because a node can attach only an existing disk.
         _plan_nodes(spec, nodes, plan)
@@ -218,22 +228,22 @@ def _plan_nodes(spec: DiskSpec, nodes: Sequence[Node], plan: DiskPlan) -> None:
     plan.before["nodes"] = _shown(spec, held)
     after = {} if spec.exclusive else _shown(spec, others)
     for node in others if spec.exclusive else ():
+        if node.is_lost:
+            continue
         _require_node(spec, node)
         plan.patches.append(
             (Step("detach", f"{node.name} is not named"), Attach(node, _without(spec, node)))
         )
-    changed_mode = [
-        node for node in wanted if (_entry(spec, node) or {}).get("mode", spec.mode) != spec.mode
-    ]
-    for node in changed_mode:
+    otherwise = [node for node in wanted if _is_otherwise(spec, _entry(spec, node))]
+    for node in otherwise:
         # A disk cannot change its mode while it is attached.
-        why = f"{node.name} has it in another mode"
+        why = f"{node.name} has it in another mode, or on other workers"
         plan.patches.append((Step("detach", why), Attach(node, _without(spec, node))))
     for node in wanted:
         after[node.name] = spec.mode
-        if node in changed_mode or _entry(spec, node) is None:
+        if node in otherwise or _entry(spec, node) is None:
             _require_node(spec, node)
-            disks = [*_without(spec, node), as_disk(spec.path, spec.mode)]
+            disks = [*_without(spec, node), as_disk(spec.path, spec.mode, spec.workers)]
             plan.patches.append((Step("attach", f"to {node.name}"), Attach(node, disks)))
     plan.after["nodes"] = after
 
@@ -250,11 +260,11 @@ def _wanted_node(spec: DiskSpec, by_name: Mapping[str, Node], name: str) -> Node
             f"The node {name} is {node.state} and will never run again.",
             remedy="Create it again first (recreate: true).",
         )
-    if spec.writes and len(node.endpoints) > 1:
+    if spec.writes and len(node.endpoints) > 1 and len(spec.workers) != 1:
         raise BadRequest(
             f"The node {name} has {len(node.endpoints)} workers, and only one may write on the "
             f"disk {spec.name}.",
-            remedy="Attach it with read_only: true, or to a node with one worker.",
+            remedy="Attach it with read_only: true, or name one of its workers.",
         )
     return node
 
@@ -270,6 +280,14 @@ def _entry(spec: DiskSpec, node: Node) -> dict[str, Any] | None:
         if (part_of(source, "zones"), basename(source)) == (spec.zone, spec.name):
             return {"mode": READ_WRITE, **disk}
     return None
+
+
+def _is_otherwise(spec: DiskSpec, entry: Mapping[str, Any] | None) -> bool:
+    """Return whether a node has the disk in another mode, or on other workers, if that is known."""
+    if entry is None:
+        return False
+    workers = {str(worker) for worker in entry.get("workerIds") or spec.workers}
+    return entry["mode"] != spec.mode or bool(spec.workers and workers != set(spec.workers))
 
 
 def _without(spec: DiskSpec, node: Node) -> list[dict[str, Any]]:

@@ -421,7 +421,7 @@ CHECKS: Tuple[Check, ...] = (
             "idle_disk": Case(
                 WARN,
                 "data disk {disk} ({device}) is attached but not mounted",
-                "Declare it for the role data_disk, or detach it.",
+                "Give it a path in fleet_disks, or detach it.",
             ),
         },
         ("mounts", "data_disks"),

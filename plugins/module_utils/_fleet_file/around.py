@@ -12,9 +12,11 @@ from .._compute.firewall_plan import ALL_PORTS, DEFAULT_NAME, FirewallSpec, sequ
 from .._core.errors import TpuError
 from .._google.service_account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES, AccountSpec
 from .._schema import values as rules
-from .._schema.keys import UNREADABLE, Key, Problem, check_keys
+from .._schema.disks import OF_ROLE, is_attached
+from .._schema.keys import UNREADABLE, Key, Problem, check_keys, entries, text_of
 from .._schema.refs import known, user_remedy
 from .._tpu.node_spec import disk_mode, gib_of
+from .declared import Slice
 
 STATES = Key(choices=("present", "absent"), default="present", description="`absent` removes it.")
 
@@ -48,6 +50,7 @@ MOSH = {
     ),
     "state": STATES,
 }
+# Descriptions that are missing here are in the role data_disk.
 FLEET_DISK = {
     "name": Key(required=True, description="Name of the disk, unique in its zone."),
     "zone": Key(
@@ -56,8 +59,8 @@ FLEET_DISK = {
     ),
     "size": Key(
         "size",
-        description="Size in whole GiB; required to create the disk. A disk can grow, and never "
-        "shrinks.",
+        description="Size in whole GiB of a disk that the fleet creates. It can grow, and never "
+        "shrinks. Without it the disk exists already, and is only attached.",
         unit="GiB",
     ),
     "type": Key(
@@ -68,14 +71,30 @@ FLEET_DISK = {
     "slices": Key(
         "list",
         elements="str",
-        description="Slices that the disk is attached to. Without this key nothing is attached or "
-        "detached.",
+        description="Slices that the disk is attached to, from their creation on. Without this key "
+        "nothing is attached or detached.",
+    ),
+    "workers": Key(
+        "list",
+        elements="int",
+        description="Numbers of the workers of a slice that have it.",
+        default="all",
     ),
     "read_only": Key(
         "bool",
-        description="Whether it is attached read-only, to any number of slices and workers. "
-        "Otherwise it can have one slice with one worker.",
+        description="Whether it is attached and mounted read-only, on any number of slices and "
+        "workers. Otherwise it can have one slice, and of this one worker.",
         default="false",
+    ),
+    "path": Key(description="Folder in which its machines mount it. Without it, they do not."),
+    "filesystem": Key(choices=("ext4", "xfs")),
+    **{key: Key() for key in ("user", "group", "permissions", "device")},
+    "options": Key("list", elements="str"),
+    "attach": Key(
+        "bool",
+        description="Whether the fleet attaches it. With `false` the machines have it without the "
+        "fleet, as a local SSD, and only mount it.",
+        default="true",
     ),
     "exclusive": Key(
         "bool",
@@ -84,7 +103,8 @@ FLEET_DISK = {
     ),
     "adopt": Key(
         "bool",
-        description="Whether to take over a disk, and change slices, that another tool created.",
+        description="Whether to take over a disk of this name, and mount a file system on it, that "
+        "another tool created. Such a file system is never formatted.",
         default="false",
     ),
     "state": STATES,
@@ -94,6 +114,8 @@ FLEET_DISK = {
         default="false",
     ),
 }
+# What the module disk does not take of an entry.
+_OF_MACHINES = {*OF_ROLE, "attach"} - {"name", "read_only", "workers", "adopt"}
 BUCKET = {
     "name": Key(required=True, description="Name of an existing bucket."),
     "access": Key(
@@ -189,34 +211,83 @@ def _mosh(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _disks(data: Mapping[str, Any]) -> Iterator[Problem]:
     places: dict[tuple[str, str], str] = {}
-    for index, entry in enumerate(data["fleet_disks"]):
-        field = f"fleet_disks[{index}]"
+    for field, entry in entries(data, "fleet_disks"):
         zone = zone_of(data, entry)
-        if not zone:
-            remedy = "Set it here, or fleet_zone, or name slices that are in one zone"
-            yield Problem(f"{field}.zone", None, "is missing", remedy)
-        elif zone != str(UNREADABLE) and rules.zone(zone):
-            yield Problem(f"{field}.zone", zone, "is not a zone", "Zones look like us-central2-b")
+        if _is_at_google(entry):
+            yield from _zone_of_disk(field, zone)
         first = places.setdefault((zone, entry["name"]), field)
         if first != field:
             message = f"is used twice in {zone}, first by {first}"
             yield Problem(f"{field}.name", entry["name"], message, "Give each disk its own name")
+        yield from _machines_of_disk(field, entry)
         for place, name in enumerate(entry.get("slices") or []):
             yield from known(data, f"{field}.slices[{place}]", name, "slice", "fleet_slices")
-        if entry.get("state") == "absent" and entry.get("slices"):
-            message = "is given, but the disk has state: absent"
-            remedy = "Remove it, or state: absent"
-            yield Problem(f"{field}.slices", entry["slices"], message, remedy)
+            one = _slice(data, name)
+            if one and is_attached(entry):
+                yield from _attachment(f"{field}.", place, entry, one, zone)
         spec = DiskSpec(
             name=entry["name"],
             zone=zone,
             project="",
             size_gb=gib_of("size", entry.get("size")),
             labels={key: str(value) for key, value in (entry.get("labels") or {}).items()},
-            nodes=tuple(entry.get("slices") or ()),
+            nodes=tuple(entry["slices"]) if is_attached(entry) else None,
             mode=disk_mode(entry.get("read_only")),
         )
         yield from _by_spec(field, spec.check)
+
+
+def _zone_of_disk(field: str, zone: str) -> Iterator[Problem]:
+    if not zone:
+        remedy = "Set it here, or fleet_zone, or name slices that are in one zone"
+        yield Problem(f"{field}.zone", None, "is missing", remedy)
+    elif zone != str(UNREADABLE) and rules.zone(zone):
+        yield Problem(f"{field}.zone", zone, "is not a zone", "Zones look like us-central2-b")
+
+
+def _machines_of_disk(field: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    """Check that a disk with a path is said to be on machines, and one that goes is not."""
+    absent, slices = entry.get("state") == "absent", entry.get("slices")
+    if absent and slices:
+        message = "is given, but the disk has state: absent"
+        yield Problem(f"{field}.slices", slices, message, "Remove it, or state: absent")
+    if entry.get("path") and slices is None and not absent:
+        message = "is missing, and path says only where on a machine the disk is mounted"
+        yield Problem(f"{field}.slices", None, message, "Name the slices that have the disk")
+
+
+def _attachment(
+    prefix: str, place: int, entry: Mapping[str, Any], one: Slice, zone: str
+) -> Iterator[Problem]:
+    """Check that a disk can be attached to a slice, on these workers."""
+    away = sorted({*one.zones} - {zone})
+    if zone and away and zone != str(UNREADABLE):
+        message = f"may be in {', '.join(away)}, and the disk is in {zone}"
+        remedy = "A disk serves its own zone only: let both be in one zone"
+        yield Problem(f"{prefix}slices[{place}]", one.name, message, remedy)
+    count, workers = one.workers or 1, entry.get("workers") or []
+    for number, worker in enumerate(workers):
+        if one.workers and not 0 <= worker < count:
+            message = f"is not one of the {count} workers of {one.name}"
+            yield Problem(f"{prefix}workers[{number}]", worker, message, "Count them from 0")
+    if count > 1 and len(workers) != 1 and not entry.get("read_only"):
+        message = f"is not true, and {one.name} has {count} workers, of which one may write"
+        remedy = "Set it to true, or workers to the one that writes: workers: [0]"
+        yield Problem(f"{prefix}read_only", entry.get("read_only"), message, remedy)
+
+
+def _is_at_google(disk: Mapping[str, Any]) -> bool:
+    """Return whether a disk is more than a mount of what the machines have by themselves."""
+    return disk.get("attach") is not False or bool(disk.get("size"))
+
+
+def _slice(data: Mapping[str, Any], name: str) -> Slice | None:
+    """Return the slice of a name; None without one, or one of which not all can be read."""
+    found = next((one for one in _slices(data) if one.get("name") == name), None)
+    usual = data.get("fleet_zone")
+    if found is None or UNREADABLE in _flat([usual, *found.values()]):
+        return None
+    return Slice.read(found, text_of(data, "fleet_zone"))
 
 
 def zone_of(data: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
@@ -335,17 +406,23 @@ def disks(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[Call]:
     """
     calls = []
     for entry in data.get("fleet_disks") or []:
-        options = {**entry, "zone": zone_of(data, entry) or None, **_ours(data)}
-        if "slices" in entry:
+        if not _is_at_google(entry):
+            continue
+        options = {key: value for key, value in entry.items() if key not in _OF_MACHINES}
+        options |= {"zone": zone_of(data, entry) or None, **_ours(data)}
+        if entry.get("size") is None and entry.get("state") != "absent":
+            options.pop("adopt", None)  # means the file system alone
+        if is_attached(entry):
             zone = str(options["zone"])
-            options["nodes"] = [name for name in options.pop("slices") if (zone, name) in there]
+            options["nodes"] = [name for name in entry["slices"] if (zone, name) in there]
         calls.append(("disk", options))
     return calls
 
 
 def slices_to_come(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[str]:
     """Name the slices that have disks and are not there."""
-    named = [name for disk in data.get("fleet_disks") or [] for name in disk.get("slices") or []]
+    disks = filter(is_attached, data.get("fleet_disks") or [])
+    named = [name for disk in disks for name in disk["slices"]]
     names = {name for _zone, name in there}
     return [name for name in dict.fromkeys(named) if name not in names]
 

@@ -12,6 +12,8 @@ from typing import Any
 from .._compute import machine_types
 from .._core.errors import BadRequest
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
+from .._schema.accelerators import parse as parse_accelerator
+from .._schema.disks import disks_of
 from .._schema.keys import APIS, TIERS, text_of, texts_of
 from .._tpu.model import COMPUTE, TPU
 from .._tpu.node_spec import NodeSpec
@@ -60,7 +62,7 @@ class Slice:
     recreate: bool = False
     adopt: bool = False
     self_setup: bool = False
-    # The whole entry, of which NodeSpec takes what describes the node.
+    # The whole entry with its disks, of which NodeSpec takes what describes the node.
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -140,6 +142,19 @@ class Slice:
             return None
         return self.asked_tier
 
+    @property
+    def shape_workers(self) -> int | None:
+        """Return the number of machines of a machine type; an accelerator type's may show less."""
+        if not self.machine_type:
+            return None
+        return machine_types.workers_of(self.machine_type, self.topology) or 1
+
+    @property
+    def workers(self) -> int | None:
+        """Return the number of machines, the least that its types have; None if it is unknown."""
+        kinds = filter(None, map(parse_accelerator, self.types))
+        return self.shape_workers or min((kind.workers for kind in kinds), default=None)
+
     @cached_property
     def candidates(self) -> tuple[Place, ...]:
         """Return its places: a better type anywhere before a lesser type in a better zone."""
@@ -192,8 +207,11 @@ class Fleet:
         finish = [str(item["name"]) for item in params.get("finish") or ()]
         teardown = frozenset(params.get("teardown") or ())
         grant = Grant.read(params.get("allocations"))
+        disks = params.get("disks") or ()
         slices = tuple(
-            Slice.read(entry, zone, marks.get(entry["name"]), grant) for entry in params["slices"]
+            Slice.read({**entry, "data_disks": disks_of(disks, name)}, zone, marks.get(name), grant)
+            for entry in params["slices"]
+            for name in [entry["name"]]
         )
         ends = {one.name: one.on_finish for one in slices}
         fleet = cls(

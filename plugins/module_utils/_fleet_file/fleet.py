@@ -21,6 +21,7 @@ VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP)
 # What planner and watcher take of the fleet file: options of the module fleet, by their variables.
 PLANNED = {
     "slices": "fleet_slices",
+    "disks": "fleet_disks",
     "zone": "fleet_zone",
     "allocations": "fleet_allocations",
     "prices": "fleet_prices",

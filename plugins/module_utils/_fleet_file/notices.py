@@ -25,13 +25,13 @@ NOTICED = (
     "fleet_slices",
     "fleet_zone",
     "fleet_users",
-    "fleet_disk_mounts",
+    "fleet_disks",
     "fleet_shares",
     "fleet_buckets",
     "fleet_runs",
 )
-# Roles that put a file system at a path; what lies there outlives the slice.
-LASTING = (("fleet_disk_mounts", "path"), ("fleet_buckets", "path"))
+# What puts a file system at a path that outlives the slice.
+LASTING = ("fleet_disks", "fleet_buckets")
 # Compute Engine's default account, of which a project has one.
 _DEFAULT_ACCOUNT = re.compile(r"\d+-compute@developer\.gserviceaccount\.com")
 
@@ -120,9 +120,11 @@ def _holder(data: Data, name: str, folder: str) -> str:
 def _lasts(data: Data, name: str, folder: str) -> bool:
     """Return whether a slice has a folder on a data disk or in a bucket."""
     return any(
-        _below(folder, text_of(entry, key) or "") and name in (_named(entry) or [name])
-        for variable, key in LASTING
+        _below(folder, text_of(entry, "path") or "") and name in (_named(entry) or [name])
+        for variable in LASTING
         for _field, entry in entries(data, variable)
+        # What each machine has by itself, as a local SSD, is lost with it.
+        if entry.get("attach") is not False and entry.get("slices") != []
     )
 
 

@@ -22,7 +22,7 @@ from .._schema.keys import (
     text_of,
     texts_of,
 )
-from .._tpu.model import COMPUTE, TPU, part_of
+from .._tpu.model import COMPUTE, TPU
 from .._tpu.queued_spec import parse_duration
 from .declared import CALENDAR, TPU_KEYS, TPU_TIERS, Slice, apis_of
 from .grant import (
@@ -55,7 +55,7 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
             remedy = "Use a-z, 0-9 and -, beginning with a letter, at most 63 characters"
             problems.append(Problem(f"{field}.name", one.name, "is not a name for a TPU", remedy))
         entry = one.options
-        problems += _check_zones(field, entry, one, data.get("fleet_zone"))
+        problems += _check_zones(field, entry, data.get("fleet_zone"))
         of_types = _check_types(field, entry, one)
         problems += of_types
         problems += _check_calendar(field, one, grant)
@@ -63,7 +63,6 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
         if not any(problem.field == f"{field}.machine_type" for problem in of_types):
             problems += _check_api(field, entry, one)
         problems += _check_queue(field, entry, one)
-        problems += _check_disks(field, entry, one)
         problems += _check_end(field, entry, one)
         problems += _check_maps(field, entry)
     problems += _check_grant(raw, grant, declared)
@@ -71,7 +70,7 @@ def check_slices(data: Mapping[str, Any]) -> list[Problem]:
     return problems + _check_frameworks(data, list(declared.values()))
 
 
-def _check_zones(field: str, entry: Entry, one: Slice, default: Any) -> list[Problem]:
+def _check_zones(field: str, entry: Entry, default: Any) -> list[Problem]:
     problems = by_rule(entry, f"{field}.", "zone", rules.zone, rules.ZONE_REMEDY)
     for index, zone in texts_of(entry, "zones"):
         message = rules.zone(zone)
@@ -81,20 +80,6 @@ def _check_zones(field: str, entry: Entry, one: Slice, default: Any) -> list[Pro
     if not entry.get("zone") and entry.get("zones") is None and not default:
         remedy = "Set it here, or fleet_zone for all slices"
         problems.append(Problem(f"{field}.zone", None, "is missing", remedy))
-    disks = entry.get("data_disks")
-    for index, disk in enumerate(disks if isinstance(disks, list) else ()):
-        source = text_of(disk, "source_disk") if isinstance(disk, Mapping) else None
-        home = part_of(source or "", "zones")
-        away = sorted({*one.zones} - {home}) if home else []
-        if away:
-            problems.append(
-                Problem(
-                    f"{field}.data_disks[{index}].source_disk",
-                    source,
-                    f"is in another zone than the slice may be ({', '.join(away)})",
-                    "A disk serves its own zone only: leave the other zones out",
-                )
-            )
     return problems
 
 
@@ -246,24 +231,6 @@ def _check_queue(field: str, entry: Entry, one: Slice) -> list[Problem]:
     return problems
 
 
-def _check_disks(field: str, entry: Entry, one: Slice) -> list[Problem]:
-    """Check for which workers the disks are: all of the types must have them."""
-    known = [parse_accelerator(kind) for kind in one.types]
-    workers = min((kind.workers for kind in known if kind), default=None)
-    workers = _workers_of_shape(one) or workers
-    disks = entry.get("data_disks")
-    problems = []
-    for index, disk in enumerate(disks if isinstance(disks, list) else ()):
-        ids = disk.get("workers") if isinstance(disk, Mapping) else None
-        for number, worker in enumerate(ids if isinstance(ids, list) else ()):
-            if not isinstance(worker, int) or workers is None or 0 <= worker < workers:
-                continue
-            place = f"{field}.data_disks[{index}].workers[{number}]"
-            message = f"is not one of the {workers} workers of the slice"
-            problems.append(Problem(place, worker, message, "Count them from 0"))
-    return problems
-
-
 def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
     """Check what happens to the slice after the end of its runs."""
     problems = []
@@ -284,19 +251,12 @@ def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
 def _why_never_stopped(one: Slice) -> str:
     for kind in one.types:
         known = parse_accelerator(kind)
-        workers = _workers_of_shape(one) or (known.workers if known is not None else 1)
+        workers = one.shape_workers or (known.workers if known is not None else 1)
         if workers > 1:
             return f"stops no slice of several workers, and {kind} has {workers}"
     if one.tier == "spot":
         return "never starts a spot node again that was stopped"
     return "stops no node that came of a queued resource" if one.queued else ""
-
-
-def _workers_of_shape(one: Slice) -> int | None:
-    """Return the number of machines of a given type; its name shows less, as that of a v6e-8."""
-    if not one.machine_type:
-        return None
-    return machine_types.workers_of(one.machine_type, one.topology) or 1
 
 
 def _check_maps(field: str, entry: Entry) -> list[Problem]:
@@ -379,7 +339,7 @@ def _check_frameworks(data: Mapping[str, Any], declared: list[Slice]) -> list[Pr
             if one.api != COMPUTE or (among and one.name not in among):
                 continue
             workers = [kind.workers for kind in map(parse_accelerator, one.types) if kind]
-            alone = (_workers_of_shape(one) or max(workers, default=1)) == 1
+            alone = (one.shape_workers or max(workers, default=1)) == 1
             if version_key(version) < least and (new or not alone):
                 message = f"does not find the chips or workers of {one.name} on Compute Engine"
                 remedy = f"Use {'.'.join(map(str, least))} or newer, or leave it out"

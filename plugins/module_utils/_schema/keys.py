@@ -14,7 +14,15 @@ from typing import Any
 
 from . import durations, sizes
 from .accelerators import GENERATIONS
-from .old_keys import OLD_WORDS, in_new_form, is_now_null, place_of, renamed_to, successor
+from .old_keys import (
+    MOVED_KEYS,
+    OLD_WORDS,
+    in_new_form,
+    is_now_null,
+    place_of,
+    renamed_to,
+    successor,
+)
 
 
 @dataclass(frozen=True)
@@ -166,12 +174,6 @@ PRICE = {
     ),
 }
 
-DISK = {
-    "source_disk": Key(required=True),
-    "read_only": Key("bool"),
-    "workers": Key("list", elements="int"),
-}
-
 SLICE = {
     "name": Key(
         required=True,
@@ -282,7 +284,6 @@ SLICE = {
     "subnetwork": Key(default="the zone's"),
     "external_ips": Key("bool", default="true"),
     "service_account": Key(default="the project's default one; on Compute Engine none"),
-    "data_disks": Key("list", elements="dict", options=DISK),
     "startup_script": Key(),
     "self_setup": Key(
         "bool",
@@ -509,7 +510,6 @@ SYNONYMS = {
     "branch": ("version",),
     "cmd": ("command",),
     "commit": ("version",),
-    "disks": ("data_disks",),
     "end": ("ends",),
     "expires": ("ends",),
     "git": ("repo",),
@@ -543,6 +543,9 @@ def _unknown_key(prefix: str, name: str, value: Any, keys: Mapping[str, Key]) ->
         shown = None if keys[new.split(":")[0]].secret else value
         remedy = f"Write {in_new_form(new, value)}"
         return Problem(f"{prefix}{name}", shown, "is the key's old name", remedy)
+    moved = MOVED_KEYS.get(f"{place_of(prefix)}.{name}")
+    if moved:
+        return Problem(f"{prefix}{name}", value, "stands in another place now", moved)
     if name in PASSWORDS:
         message = "is not a known key, because there are no passwords: ssh keys open the machines"
         remedy = "Leave it out, and write public keys into keys"

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, TypeVar
 
+from .disks import mounts_of
 from .durations import EXAMPLES as DURATIONS
 from .keys import Problem
 from .sizes import EXAMPLES as SIZES
@@ -44,7 +45,7 @@ FLEET_NAMES: dict[str, str] = {
     "user_accounts_users": "fleet_users",
     "user_accounts_groups": "fleet_groups",
     "user_accounts_archive_dir": "fleet_archive_dir",
-    "data_disk_disks": "fleet_disk_mounts",
+    "data_disk_disks": "fleet_disks",
     "data_disk_device_timeout": "fleet_disk_device_timeout",
     "data_disk_apt_lock_timeout": "fleet_apt_lock_timeout",
     "nfs_share_shares": "fleet_shares",
@@ -184,6 +185,15 @@ FLEET_NAMES: dict[str, str] = {
     "training_run_prune": "fleet_prune_runs",
 }
 
+# What a role takes of a variable that says more than is the role's.
+PARTS: dict[str, Callable[[Any], Any]] = {"data_disk_disks": mounts_of}
+
+# Variables that became a part of the entries of another one, with what to do.
+MERGED = dict.fromkeys(
+    ("data_disk_disks", "fleet_disk_mounts"),
+    "Write path, and the keys beside it, into the entry that fleet_disks has for the disk",
+)
+
 # Variables that are gone, and those that took their place; in {} goes the old number.
 GONE = {
     "host_base_disk_guard_minutes": "fleet_disk_guard_interval: {}m",
@@ -264,12 +274,17 @@ def old_names(
 
     `places` returns the file that has a variable, if it is known.
     """
-    problems, there, successors = [], set(names), {**FLEET_NAMES, **GONE}
-    for name in (own for own in successors if own in there):
+    problems, there = [], set(names)
+    successors = {name: _renaming(new) for name, new in {**FLEET_NAMES, **GONE}.items()}
+    remedies = {**successors, **MERGED}
+    for name in (own for own in remedies if own in there):
         place = places(name)
         message = "is no variable of the fleet file" + (f", in {place}" if place else "")
-        new, _colon, unit = successors[name].partition(": {}")
-        examples = SIZES if unit.endswith("B") else DURATIONS
-        more = f", and give its value a unit, as {examples}" if unit else ""
-        problems.append(Problem(name, None, message, f"Rename it to {new}{more}"))
+        problems.append(Problem(name, None, message, remedies[name]))
     return problems
+
+
+def _renaming(successor: str) -> str:
+    new, _colon, unit = successor.partition(": {}")
+    examples = SIZES if unit.endswith("B") else DURATIONS
+    return f"Rename it to {new}" + (f", and give its value a unit, as {examples}" if unit else "")

@@ -10,8 +10,6 @@ from typing import Any
 
 from .sizes import text_of_size
 
-_ATTACHED = {"mode": "read_only: true or false", "worker_ids": "workers"}
-
 # Old key and its successor, by where the key stands: the variable, and the key above if it is
 # deeper. A successor with a colon has other values, too; in {} goes the old number.
 OLD_KEYS: Mapping[str, Mapping[str, str]] = {
@@ -22,15 +20,20 @@ OLD_KEYS: Mapping[str, Mapping[str, str]] = {
         "cache_mb": "cache_size: {}MiB",
     },
     "fleet_code": {"owner": "user", "dest": "path", "folder": "local_path"},
-    "fleet_disk_mounts": {"owner": "user", "mount": "path", "mode": "permissions"},
     "fleet_secrets": {"owner": "user", "variables": "env", "login": "in_login_shell"},
-    "fleet_disks": {"mode": _ATTACHED["mode"], "size_gb": "size: {}GiB"},
+    "fleet_disks": {
+        "owner": "user",
+        "mount": "path",
+        "mode": "read_only: true or false, or permissions",
+        "size_gb": "size: {}GiB",
+        "source_disk": "name",
+        "worker_ids": "workers",
+    },
     "fleet_self_setup": {"folder": "local_path"},
     "fleet_slices": {
         "idle_minutes": "idle_after: {}m",
         "boot_disk_size_gb": "boot_disk_size: {}GiB",
     },
-    "fleet_slices.data_disks": _ATTACHED,
     "fleet_disk_guard_paths": {"min_age_hours": "min_age: {}h", "max_mb": "max_size: {}MiB"},
     "fleet_boards": {"reload_seconds": "reload_interval: {}s"},
     "fleet_runs": {
@@ -52,6 +55,12 @@ OLD_KEYS: Mapping[str, Mapping[str, str]] = {
     "fleet_users": {"home_mode": "home_permissions"},
     "fleet_shells.dotfiles": {"folder": "local_path"},
 }
+
+# Keys that went to another variable, with what to do.
+MOVED_KEYS = dict.fromkeys(
+    ("fleet_slices.data_disks", "fleet_slices.disks"),
+    "Name the slice in slices of each of these disks, which are entries of fleet_disks",
+)
 
 NULL = "null"
 # Old values of a key and their successors, by where the key stands; numbers as texts.

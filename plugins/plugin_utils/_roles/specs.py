@@ -11,7 +11,7 @@ from typing import Any
 # The safe one, in C where there is one: a tenth of the time.
 from ansible.module_utils.common.yaml import yaml_load
 
-from ...module_utils._schema.names import in_fleet_file
+from ...module_utils._schema.names import PARTS, in_fleet_file
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 
@@ -37,8 +37,11 @@ def role_options() -> dict[str, dict[str, Any]]:
 
 
 def fleet_options() -> dict[str, dict[str, Any]]:
-    """Return the options of all roles, by their names in the fleet file where they have one."""
-    return in_fleet_file(role_options())
+    """Return the options of all roles, by their names in the fleet file where they have one.
+
+    Variables that say more than is the role's are not the roles'.
+    """
+    return in_fleet_file({own: o for own, o in role_options().items() if own not in PARTS})
 
 
 def by_all_names() -> dict[str, dict[str, Any]]:

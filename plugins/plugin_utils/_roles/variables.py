@@ -11,7 +11,7 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from ...module_utils._schema.keys import UNREADABLE
-from ...module_utils._schema.names import FLEET_NAMES, fleet_name, own_names
+from ...module_utils._schema.names import FLEET_NAMES, PARTS, fleet_name, own_names
 from ...module_utils._schema.off import OFF_BY_NULL
 from .specs import options_of
 
@@ -72,6 +72,7 @@ class RoleVariables(Mapping[str, Any]):
         value = self._declared(own)
         if value is missing:
             value = self._declared(fleet_name(own))
+            value = PARTS[own](value) if own in PARTS and value is not missing else value
         if value is missing or (value is None and own not in OFF_BY_NULL):
             # Nothing behind the colon is as good as no variable.
             return self._options[own].get("default", value)

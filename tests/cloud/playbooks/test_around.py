@@ -92,7 +92,7 @@ def test_all_is_foreseen_done_and_then_done(new: Emulator, play: Play) -> None:
         assert changes(play(*words, "--diff", fleet=FLEET)) == count, part
     out = play("ansible-playbook", "tpu.fleet.project", "--check", fleet=FLEET)
     assert changes(out) == 0
-    assert "Run this again when they are there: later" in out
+    assert "site.yml attaches the disks of later" in out
     compute = f"compute/v1/projects/{new.project}"
     disk = get(new, f"{compute}/zones/{new.zone}/disks/checkpoints")
     assert len(disk["users"]) == 1

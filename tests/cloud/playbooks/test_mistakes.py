@@ -143,7 +143,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [".slice = 'godo': is not a slice of this fleet file. Did you mean good?"],
     ),
     "disk at a folder of the system": (
-        {"fleet_disk_mounts": [{"name": "m23", "path": "/etc", "slices": ["good"]}]},
+        {"fleet_disks": [{"name": "m23", "path": "/etc", "slices": ["good"]}]},
         [".path = '/etc': is a folder of the system. Use a separate folder"],
     ),
     "secret that is not set": (

@@ -84,7 +84,8 @@ def test_teardown_deletes_what_is_named_and_ours(
     cloud.populate(2, prefix="ours", labels={"tpu-fleet": "managed"})
     fleet = {"fleet_slices": [{**SOLO, "name": name} for name in DECLARED]}
     words = ("ansible-playbook", "tpu.fleet.teardown")
-    disks = [{"name": "kept", "size": "100GiB"}, {"name": "gone", "state": "absent"}]
+    kept = {"name": "kept", "zone": cloud.zone, "size": "100GiB"}
+    disks = [kept, {**kept, "name": "gone", "state": "absent"}]
     told = play(*words, "-e", "teardown=ours-0", fleet={**fleet, "fleet_disks": disks})
     assert "kept (100GiB) stays, with its data, and costs." in " ".join(told.split())
     assert "gone stays" not in told

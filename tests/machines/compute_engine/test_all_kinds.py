@@ -35,7 +35,6 @@ SLICES = [
         "tier": "flex_start",
         "max_run_duration": "4h",
         "valid_for": "2h",
-        "data_disks": [{"source_disk": "kept"}],
     },
     {"name": "wide", "machine_type": "ct6e-standard-4t", "topology": "4x4", "zone": A},
     {
@@ -48,11 +47,10 @@ SLICES = [
 STEPS = "python train.py --every 10 --steps 20"
 FLEET: dict[str, Any] = {
     **{key: value for key, value in PEOPLE.items() if key != "fleet_base_packages"},
-    "fleet_disks": [{"name": "kept", "zone": A, "size": "10GiB"}],
-    "fleet_slices": [{**one, **SHARES} for one in SLICES],
-    "fleet_disk_mounts": [
-        {"name": "kept", "path": "/mnt/kept", "user": USER, "slices": ["flex"]},
+    "fleet_disks": [
+        {"name": "kept", "size": "10GiB", "slices": ["flex"], "path": "/mnt/kept", "user": USER},
     ],
+    "fleet_slices": [{**one, **SHARES} for one in SLICES],
     "fleet_git_identities": [{"user": USER, "name": "Alice", "email": "alice@example.org"}],
     "fleet_shells": [{"user": USER}],
     "fleet_secrets": [

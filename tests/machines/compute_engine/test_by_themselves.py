@@ -28,7 +28,15 @@ RUN = {"user": "alice", "needs_tpu": False}
 FLEET: dict[str, Any] = {
     **PEOPLE,
     "fleet_self_setup": {"bucket": "gs://lab/fleet", "endpoint": "http://169.254.169.254"},
-    "fleet_disks": [{"name": "kept", "zone": A, "size": "10GiB"}],
+    "fleet_disks": [
+        {
+            "name": "kept",
+            "size": "10GiB",
+            "slices": ["phoenix"],
+            "path": "/mnt/kept",
+            "user": "alice",
+        },
+    ],
     "fleet_slices": [
         {
             "name": "phoenix",
@@ -36,12 +44,8 @@ FLEET: dict[str, Any] = {
             "zone": A,
             "self_setup": True,
             "service_account": ACCOUNT,
-            "data_disks": [{"source_disk": "kept"}],
         },
         {"name": "twin", **PAIR, "zone": A, "self_setup": True, "service_account": ACCOUNT},
-    ],
-    "fleet_disk_mounts": [
-        {"name": "kept", "path": "/mnt/kept", "user": "alice", "slices": ["phoenix"]}
     ],
     "fleet_runs": [
         {

@@ -29,11 +29,10 @@ FLEX = {**ONE, "tier": "flex_start", "max_run_duration": "2h", "valid_for": "2h"
 UNDECIDED = "Compute Engine does not show whether capacity or quota is missing"
 TRAINS: dict[str, Any] = {
     **PEOPLE,
-    "fleet_disks": [{"name": "kept", "zone": A, "size": "10GiB"}],
-    "fleet_slices": [
-        {"name": "flex", **FLEX, "zone": A, "data_disks": [{"source_disk": "kept"}], **SHARES}
+    "fleet_disks": [
+        {"name": "kept", "size": "10GiB", "slices": ["flex"], "path": "/mnt/kept", "user": "alice"},
     ],
-    "fleet_disk_mounts": [{"name": "kept", "path": "/mnt/kept", "user": "alice"}],
+    "fleet_slices": [{"name": "flex", **FLEX, "zone": A, **SHARES}],
     "fleet_code": [CODE],
     "fleet_runs": [trainer("flex", ["flex"], SAVED)],
 }

@@ -25,18 +25,12 @@ COUNT: dict[str, Any] = {
 }
 FLEET: dict[str, Any] = {
     **NOTHING,
-    "fleet_disks": [{"name": "saved", "zone": ZONE, "size": "10GiB"}],
-    "fleet_slices": [
-        {
-            "name": HOST,
-            "accelerator_type": "v4-8",
-            "zone": ZONE,
-            "data_disks": [{"source_disk": "saved"}],
-        },
-        {"name": PAIR, "accelerator_type": "v4-16", "zone": ZONE},
+    "fleet_disks": [
+        {"name": "saved", "size": "10GiB", "slices": [HOST], "path": "/mnt/saved", "user": "alice"},
     ],
-    "fleet_disk_mounts": [
-        {"name": "saved", "path": "/mnt/saved", "user": "alice", "slices": [HOST]},
+    "fleet_slices": [
+        {"name": HOST, "accelerator_type": "v4-8", "zone": ZONE},
+        {"name": PAIR, "accelerator_type": "v4-16", "zone": ZONE},
     ],
     "fleet_base_packages": ["sudo", "tzdata", "tmux"],
     "fleet_users": [

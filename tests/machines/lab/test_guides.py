@@ -156,7 +156,6 @@ class TestLab:
     def test_a_disk_is_written_once_and_then_read_on_both(self, lab: Guide) -> None:
         lab.as_user("awilf", "tpu4", "echo frames > /ssd/tvqa")
         for old, new in (
-            ("mode: read_write", "mode: read_only"),
             ("read_only: false", "read_only: true"),
             ("slices: [tpu4]", "slices: [tpu4, tpu5]"),
         ):

@@ -82,7 +82,6 @@ chmod 1777 /mnt/data
 
 def test_a_preempted_spot_slice_comes_back_and_its_run_goes_on(fleet: Fleet) -> None:
     """The boot disk is lost with the slice; the checkpoints are on a data disk."""
-    disk = {"source_disk": "checkpoints", "read_only": False}
     train = "python train.py --steps 100000 --checkpoint-every 20 --step-seconds 0.1"
     run = {
         "name": "hunted",
@@ -100,8 +99,8 @@ def test_a_preempted_spot_slice_comes_back_and_its_run_goes_on(fleet: Fleet) -> 
     )
     wanted = {
         "fleet_allocations": GRANT,
-        "fleet_slices": [{**HUNT, "zones": [A], "data_disks": [disk], "startup_script": MOUNT}],
-        "fleet_disks": [{"name": "checkpoints", "zone": A, "size": "10GiB"}],
+        "fleet_slices": [{**HUNT, "zones": [A], "startup_script": MOUNT}],
+        "fleet_disks": [{"name": "checkpoints", "size": "10GiB", "slices": ["hunt"]}],
         "fleet_runs": [run],
     }
     fleet.declare({key: value for key, value in NOTHING.items() if key not in demo} | wanted)
@@ -138,18 +137,17 @@ def test_ctrl_c_in_the_middle_and_taken_up_again(fleet: Fleet) -> None:
 
 
 def test_the_grant_ends_tomorrow_and_then_has_ended(fleet: Fleet) -> None:
-    disk = {"source_disk": "data", "read_only": False}
     ends = (now(fleet) + timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
     kept, gone = (
         {**HUNT, "name": "kept", "zones": [A]},
-        {**HUNT, "name": "gone", "zones": [B], "on_grant_end": "delete", "data_disks": [disk]},
+        {**HUNT, "name": "gone", "zones": [B], "on_grant_end": "delete"},
     )
     declare(
         fleet,
         kept,
         gone,
         fleet_allocations=[{**entry, "ends": ends} for entry in GRANT],
-        fleet_disks=[{"name": "data", "zone": B, "size": "10GiB"}],
+        fleet_disks=[{"name": "data", "size": "10GiB", "slices": ["gone"]}],
     )
     warned = fleet.play(PROVISION)
     assert re.search(r"\[WARNING\].*v6e chips.*in 2[0-9] hours", " ".join(warned.split()))

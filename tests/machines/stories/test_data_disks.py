@@ -13,29 +13,16 @@ from fleet import NOTHING, Fleet, changes, wait_until
 pytestmark = pytest.mark.night
 
 ZONE = "us-central2-b"
-DISKS = (
-    {"name": "checkpoints", "zone": ZONE, "size": "10GiB"},
-    {"name": "archive", "zone": ZONE, "size": "10GiB"},
-)
 
 
-def declare(fleet: Fleet, *mounted: dict[str, Any], read_only: bool = False) -> None:
-    attached = [{"source_disk": disk["name"], "read_only": read_only} for disk in DISKS]
-    fleet.declare(
-        {
-            **NOTHING,
-            "fleet_disks": list(DISKS),
-            "fleet_slices": [
-                {
-                    "name": "store",
-                    "accelerator_type": "v4-8",
-                    "zone": ZONE,
-                    "data_disks": attached,
-                }
-            ],
-            "fleet_disk_mounts": list(mounted),
-        }
-    )
+def declare(fleet: Fleet, **mounted: dict[str, Any]) -> None:
+    """Declare two disks of a slice, and how they are mounted, by their names."""
+    disks = [
+        {"name": name, "size": "10GiB", "slices": ["store"], **mounted.get(name, {})}
+        for name in ("checkpoints", "archive")
+    ]
+    store = {"name": "store", "accelerator_type": "v4-8", "zone": ZONE}
+    fleet.declare({**NOTHING, "fleet_disks": disks, "fleet_slices": [store]})
 
 
 def mount(fleet: Fleet, ok: bool = True) -> str:
@@ -48,9 +35,8 @@ def root(fleet: Fleet, script: str) -> str:
 
 
 def test_the_life_of_a_disk(fleet: Fleet) -> None:
-    checkpoints = {"name": "checkpoints", "path": "/mnt/checkpoints", "user": "ubuntu"}
-    archive = {"name": "archive", "path": "/mnt/archive", "read_only": True}
-    declare(fleet, checkpoints)
+    checkpoints = {"path": "/mnt/checkpoints", "user": "ubuntu"}
+    declare(fleet, checkpoints=checkpoints)
     fleet.play("tpu.fleet.disks")
     fleet.play("tpu.fleet.provision")
 
@@ -85,7 +71,7 @@ def test_the_life_of_a_disk(fleet: Fleet) -> None:
     ):
         root(fleet, write)
         before = root(fleet, f"head -c 64M {device} | sha256sum")
-        declare(fleet, checkpoints, {**archive, "read_only": False})
+        declare(fleet, checkpoints=checkpoints, archive={"path": "/mnt/archive"})
         assert words in mount(fleet, ok=False)
         assert root(fleet, f"head -c 64M {device} | sha256sum") == before
 
@@ -98,6 +84,6 @@ def test_the_life_of_a_disk(fleet: Fleet) -> None:
     root(fleet, "systemctl stop busy")
     mount(fleet)
     assert root(fleet, "grep -c x-tpu-fleet /etc/fstab || true") == "0"
-    declare(fleet, checkpoints)
+    declare(fleet, checkpoints=checkpoints)
     mount(fleet)
     assert root(fleet, "cat /mnt/checkpoints/step") == "1000"

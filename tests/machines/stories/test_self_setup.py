@@ -24,7 +24,6 @@ pytestmark = pytest.mark.night
 
 ZONE = "us-central2-b"
 PARENT = f"projects/local-project/locations/{ZONE}"
-DISK = f"projects/local-project/zones/{ZONE}/disks/kept"
 FOLDER = "/mnt/kept/count"
 # Saves after each step, as nobody tells it before it dies.
 COUNT = """
@@ -45,7 +44,15 @@ FLEET: dict[str, Any] = {
     **NOTHING,
     "fleet_apply": "host",
     "fleet_self_setup": {"bucket": "gs://lab/fleet", "endpoint": "http://169.254.169.254"},
-    "fleet_disks": [{"name": "kept", "zone": ZONE, "size": "10GiB"}],
+    "fleet_disks": [
+        {
+            "name": "kept",
+            "size": "10GiB",
+            "slices": ["phoenix"],
+            "path": "/mnt/kept",
+            "user": "alice",
+        }
+    ],
     "fleet_slices": [
         {
             "name": "phoenix",
@@ -53,7 +60,6 @@ FLEET: dict[str, Any] = {
             "zone": ZONE,
             "queued": True,
             "self_setup": True,
-            "data_disks": [{"source_disk": DISK}],
             "startup_script": "echo own script >> /var/tmp/own-script",
         },
         {
@@ -67,9 +73,6 @@ FLEET: dict[str, Any] = {
     "fleet_base_packages": ["sudo", "tmux", "tzdata"],
     "fleet_users": [
         {"name": "alice", "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]},
-    ],
-    "fleet_disk_mounts": [
-        {"name": "kept", "path": "/mnt/kept", "user": "alice", "slices": ["phoenix"]}
     ],
     "fleet_secrets": [{"name": "keys", "user": "alice", "env": {"CANARY": "{{ my_own_canary }}"}}],
     "my_own_canary": CANARY,

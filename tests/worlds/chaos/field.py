@@ -95,14 +95,11 @@ FLEET: dict[str, Any] = {
             "api": "compute",
         },
     ],
-    "fleet_disks": [{"name": "saved", "zone": ZONES[SOLO], "size": "10GiB"}],
+    "fleet_disks": [
+        {"name": "saved", "size": "10GiB", "slices": [SOLO], "path": "/mnt/saved", "user": USER},
+    ],
     "fleet_slices": [
-        {
-            "name": SOLO,
-            "accelerator_type": "v4-8",
-            "zone": ZONES[SOLO],
-            "data_disks": [{"source_disk": "saved"}],
-        },
+        {"name": SOLO, "accelerator_type": "v4-8", "zone": ZONES[SOLO]},
         {
             "name": QUAD,
             "machine_type": "ct6e-standard-4t",
@@ -112,9 +109,6 @@ FLEET: dict[str, Any] = {
             "metadata": {"local-cloud-share": "yes"},
             "startup_script": STARTUP,
         },
-    ],
-    "fleet_disk_mounts": [
-        {"name": "saved", "path": "/mnt/saved", "user": USER, "slices": [SOLO]},
     ],
     "fleet_base_packages": ["sudo", "tzdata", "tmux"],
     "fleet_users": [{"name": USER, "uid": 2001, "keys": ["{{ fleet_ssh_public_key }}"]}],

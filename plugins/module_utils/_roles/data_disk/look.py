@@ -145,7 +145,7 @@ def places_of_others(wanted: list[Wanted]) -> list[str]:
             refuse_foreign(Path(disk.path).parent)
         except UserError as error:
             found.append(
-                f"fleet_disk_mounts: disk {disk.name!r}: path = {disk.path!r}: {error}. Nothing "
+                f"fleet_disks: disk {disk.name!r}: path = {disk.path!r}: {error}. Nothing "
                 "was changed. Mount it in a folder that only root can write, such as /data."
             )
     return found
@@ -210,9 +210,9 @@ def look(run: Run, wanted: list[Wanted], attached: list[dict[str, Any]], timeout
             devices[name] = look_at(run, path, mounts)
         except OSError as error:
             raise Failed(
-                f"fleet_disk_mounts: disk {name!r}: {path} cannot be read ({error.strerror}). "
+                f"fleet_disks: disk {name!r}: {path} cannot be read ({error.strerror}). "
                 "Nothing was changed. See dmesg on the host; detach the disk and attach it again, "
-                "or remove it from fleet_disk_mounts until it is repaired."
+                "or remove it from fleet_disks until it is repaired."
             ) from error
     return Seen(
         devices=devices,

@@ -260,7 +260,7 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
     """Return problems of the declaration that do not depend on the host."""
     found = []
     for disk in disks:
-        where = f"fleet_disk_mounts: disk {disk.name!r}"
+        where = f"fleet_disks: disk {disk.name!r}"
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", disk.name):
             found.append(f"{where}: is not a name for a disk. Use letters, digits, dash and dot.")
         if not PATH.fullmatch(disk.path) or "/../" in f"{disk.path}/":
@@ -288,7 +288,7 @@ def declared_problems(disks: Sequence[Wanted]) -> list[str]:
     ):
         for value in sorted({value for value in values if values.count(value) > 1}):
             found.append(
-                f"fleet_disk_mounts: two disks of this host have the {key} {value!r}. "
+                f"fleet_disks: two disks of this host have the {key} {value!r}. "
                 "Give each a different one, or set slices for each."
             )
     return found
@@ -308,14 +308,14 @@ def plan(wanted: Sequence[Wanted], seen: Seen) -> Plan:
             continue
         if device.number in taken:
             result.problems.append(
-                f"fleet_disk_mounts: disks {taken[device.number]!r} and {disk.name!r} are both "
+                f"fleet_disks: disks {taken[device.number]!r} and {disk.name!r} are both "
                 f"{device.path}. Set another device for one of them."
             )
             continue
         taken[device.number] = disk.name
         problem = _refusal(disk, device, seen) or _at_the_mount_point(disk, device, seen)
         if problem:
-            result.problems.append(f"fleet_disk_mounts: disk {disk.name!r}: {problem}")
+            result.problems.append(f"fleet_disks: disk {disk.name!r}: {problem}")
     _plan_removals(wanted, seen, result)
     for disk in wanted:
         device = seen.devices.get(disk.name)
@@ -330,8 +330,8 @@ def _not_attached(disk: Wanted, seen: Seen) -> str:
     there = ", ".join(name for name in seen.attached if name.startswith("google-")) or "none"
     looked = disk.device or f"google-{disk.name}"
     return (
-        f"fleet_disk_mounts: disk {disk.name!r} is not attached to this host: there is no "
-        f"{looked}. Attached are: {there}. Attach it (fleet_disks, or data_disks of the slice), "
+        f"fleet_disks: disk {disk.name!r} is not attached to this host: there is no "
+        f"{looked}. Attached are: {there}. tpu-fleet apply attaches it, if slices says so; else "
         "set its device, or set slices to those that have it."
     )
 

@@ -23,8 +23,12 @@ def spec(**more: Any) -> DiskSpec:
     return DiskSpec(**{"name": "d", "zone": ZONE, "project": "p", **more})
 
 
-def node(name: str, mode: str | None = None, workers: int = 1, **more: Any) -> Node:
-    disks = [{"sourceDisk": f"projects/123/zones/{ZONE}/disks/d", "mode": mode}] if mode else []
+def node(
+    name: str, mode: str | None = None, workers: int = 1, ids: tuple[str, ...] = (), **more: Any
+) -> Node:
+    which = {"workerIds": list(ids)} if ids else {}
+    source = f"projects/123/zones/{ZONE}/disks/d"
+    disks = [{"sourceDisk": source, "mode": mode, **which}] if mode else []
     raw = {
         "name": f"projects/p/locations/{ZONE}/nodes/{name}",
         "state": "READY",
@@ -70,6 +74,14 @@ def test_what_may_hold_data(disk: dict[str, Any], holds: bool) -> None:
         ({"nodes": ("a",), "mode": "READ_ONLY"}, [node("a"), node("b", "READ_ONLY")], ["attach a"]),
         ({"nodes": ("a",), "mode": "READ_ONLY"}, [node("a", workers=4)], ["attach a"]),
         ({"nodes": ()}, [node("a", "READ_ONLY")], []),
+        # One worker may write; where it is known that another has the disk, it moves.
+        ({"nodes": ("a",), "workers": ("1",)}, [node("a", workers=2)], ["attach a"]),
+        ({"nodes": ("a",), "workers": ("1",)}, [node("a", "READ_WRITE", 2)], []),
+        ({"nodes": ("a",), "workers": ("1",)}, [node("a", "READ_WRITE", 2, ("1",))], []),
+        ({"nodes": ("a",), "workers": ("1",)}, [node("a", "READ_WRITE", 2, ("0",))],
+         ["detach a", "attach a"]),
+        # What is lost gives the disk back by itself.
+        ({"nodes": (), "exclusive": True}, [node("a", "READ_ONLY", state="PREEMPTED")], []),
         ({}, [node("a", "READ_ONLY")], []),
     ],
 )  # fmt: skip
@@ -94,7 +106,8 @@ def test_who_gets_and_who_loses_a_disk(
         ({"nodes": ("a",)}, [node("a", labels={})], "was not made by this collection"),
         ({"nodes": (), "exclusive": True}, [node("a", "READ_ONLY", labels={})], "was not made by"),
         ({"nodes": ("a",)}, [], "There is no node a"),
-        ({"owner": "alice"}, [], "belongs to 'managed'"),
+        ({"owner": "alice", "size_gb": 20}, [], "belongs to 'managed'"),
+        ({"nodes": ("a",), "workers": ("0", "1")}, [node("a", workers=2)], "has 2 workers"),
     ],
 )
 def test_who_must_not_get_or_lose_a_disk(
@@ -102,3 +115,19 @@ def test_who_must_not_get_or_lose_a_disk(
 ) -> None:
     with pytest.raises(_errors.TpuError, match=words):
         plan_present(spec(**wanted), DISK, nodes)
+
+
+def test_a_disk_of_others_is_attached_as_it_is() -> None:
+    theirs = {**DISK, "labels": {}}
+    plan = plan_present(spec(nodes=("a",)), theirs, [node("a")])
+    assert (plan.steps, len(plan.patches)) == ([], 1)
+    assert plan.after["labels"] == {}
+    for said in ({"labels": {"a": "b"}}, {"size_gb": 30}, {"type": "pd-ssd"}):
+        with pytest.raises(_errors.Refused, match="was not made by"):
+            plan_present(spec(**said), theirs, [])
+
+
+def test_the_workers_that_get_a_disk_are_named() -> None:
+    plan = plan_present(spec(nodes=("a",), workers=("1",)), DISK, [node("a", workers=2)])
+    ((_step, change),) = plan.patches
+    assert change.disks[-1]["workerIds"] == ["1"]

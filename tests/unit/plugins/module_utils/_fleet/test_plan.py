@@ -470,8 +470,8 @@ def test_what_a_slice_is_at_a_place_is_worked_out_once() -> None:
 
 
 def test_a_disk_of_some_workers_is_asked_of_the_version_that_knows_them() -> None:
-    disks = [{"source_disk": "d", "read_only": True, "workers": [1]}]
-    wanted = fleet({"accelerator_type": "v6e-16", "data_disks": disks, "zone": A, "tier": "spot"})
+    disks = [{"name": "d", "slices": ["big"], "read_only": True, "workers": [1]}]
+    wanted = fleet({"accelerator_type": "v6e-16", "zone": A, "tier": "spot"}, disks=disks)
     [action] = plan(wanted).actions
     [disk] = action.body["dataDisks"]
     assert disk["workerIds"] == ["1"]

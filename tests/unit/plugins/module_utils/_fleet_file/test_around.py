@@ -17,6 +17,7 @@ IN_TWO = [
     {"name": "t", "zone": "us-east5-a"},
     {"name": "any", "zones": [ZONE, "us-east5-a"]},
 ]
+PAIR = [{"name": "pair", "zone": ZONE, "accelerator_type": "v4-16"}]
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,30 @@ IN_TWO = [
         ({"fleet_disks": [{"name": "d", "size": 20}], "fleet_zone": ZONE},
          ["fleet_disks[0].size"]),
         ({"fleet_disks": [{"name": "D"}], "fleet_zone": ZONE}, ["fleet_disks[0]"]),
+        # Another zone than the slice's, or than one of them.
+        ({"fleet_disks": [{"name": "d", "slices": ["t"], "zone": ZONE}], "fleet_slices": IN_TWO},
+         ["fleet_disks[0].slices[0]"]),
+        ({"fleet_disks": [{"name": "d", "slices": ["any"], "zone": ZONE}], "fleet_slices": IN_TWO},
+         ["fleet_disks[0].slices[0]"]),
+        ({"fleet_disks": [{"name": "d", "slices": ["t"], "zone": ZONE, "attach": False}],
+          "fleet_slices": IN_TWO}, []),
+        # Workers that there are, and one of them that writes.
+        ({"fleet_disks": [{"name": "d", "slices": ["pair"]}], "fleet_slices": PAIR},
+         ["fleet_disks[0].read_only"]),
+        ({"fleet_disks": [{"name": "d", "slices": ["pair"], "workers": [1]}], "fleet_slices": PAIR},
+         []),
+        ({"fleet_disks": [{"name": "d", "slices": ["pair"], "workers": [2]}], "fleet_slices": PAIR},
+         ["fleet_disks[0].workers[0]"]),
+        ({"fleet_disks": [{"name": "d", "slices": ["pair"], "read_only": True}],
+          "fleet_slices": PAIR}, []),
+        # A path without machines, also of what the machines have by themselves.
+        ({"fleet_disks": [{"name": "d", "zone": ZONE, "path": "/d"}]}, ["fleet_disks[0].slices"]),
+        ({"fleet_disks": [{"name": "d", "path": "/d", "attach": False}]},
+         ["fleet_disks[0].slices"]),
+        ({"fleet_disks": [{"name": "d", "zone": ZONE, "path": "/d", "slices": []}]}, []),
+        ({"fleet_disks": [{"name": "d", "zone": ZONE, "path": "/d", "state": "absent"}]}, []),
+        ({"fleet_disks": [{"name": "d", "slices": ["s"], "state": "absent"}],
+          "fleet_slices": IN_TWO}, ["fleet_disks[0].slices"]),
         ({"fleet_service_account": {"roles": ["roles/owner"]}}, ["fleet_service_account"]),
         ({"fleet_service_account": {"buckets": [{"name": "b-1", "access": "all"}]}},
          ["fleet_service_account.buckets[0].access"]),
@@ -64,3 +89,27 @@ def test_a_disk_is_made_in_the_zone_of_its_slices() -> None:
     data = {"fleet_disks": [disk], "fleet_slices": IN_TWO, "fleet_zone": "europe-west4-a"}
     ((_module, options),) = disks(data, {(ZONE, "s")})
     assert (options["zone"], options["nodes"]) == (ZONE, ["s"])
+
+
+def test_the_module_gets_what_is_at_google() -> None:
+    mount = {"path": "/d", "user": "alice", "device": "x", "adopt": True, "slices": ["s"]}
+    whole = {"name": "d", "size": "10GiB", "workers": [0], "read_only": True, **mount}
+    (_one, made), (_two, there), (_three, own) = disks(
+        {
+            "fleet_disks": [
+                whole,
+                {"name": "e", **mount},
+                {"name": "f", "size": "10GiB", "attach": False, **mount},
+                {"name": "g", "attach": False, **mount},
+            ],
+            "fleet_slices": IN_TWO,
+            "fleet_owner": "lab",
+        },
+        set(),
+    )
+    about = {"zone": ZONE, "owner": "lab"}
+    one = {"name": "d", "size": "10GiB", "workers": [0], "read_only": True, "adopt": True}
+    assert made == {**one, "nodes": [], **about}
+    # Of what others made, only a file system is taken over.
+    assert there == {"name": "e", "nodes": [], **about}
+    assert own == {"name": "f", "size": "10GiB", "adopt": True, **about}

@@ -207,13 +207,8 @@ TABLE = [
     (slice_with(labels={"tpu-fleet": "x"}), "fleet_slices[0].labels.tpu-fleet", "x", "itself"),
     (slice_with(metadata={"a b": "x"}), "fleet_slices[0].metadata.a b", "x", "metadata key"),
     (slice_with(external_ips="no"), "fleet_slices[0].external_ips", "no", "true or false"),
-    (slice_with(data_disks=["d"]), "fleet_slices[0].data_disks[0]", "d", "a mapping"),
-    (
-        slice_with(data_disks=[{"source_disk": "d", "read_only": "READ_ONLY"}]),
-        "fleet_slices[0].data_disks[0].read_only",
-        "READ_ONLY",
-        "must be true or false",
-    ),
+    (slice_with(data_disks=["d"]), "fleet_slices[0].data_disks", ["d"], "entries of fleet_disks"),
+    (slice_with(disks=["d"]), "fleet_slices[0].disks", ["d"], "entries of fleet_disks"),
     (slice_with(accelerator_type=None), "fleet_slices[0].accelerator_type", None, "is missing"),
     (
         slice_with(accelerator_types=["v4-16"]),
@@ -298,12 +293,6 @@ TABLE = [
         "Write it in GiB",
     ),
     (slice_with(recreate="yes"), "fleet_slices[0].recreate", "yes", "true or false"),
-    (
-        slice_with(**PLACES, data_disks=[{"source_disk": "projects/p/zones/us-east1-d/disks/d"}]),
-        "fleet_slices[0].data_disks[0].source_disk",
-        "projects/p/zones/us-east1-d/disks/d",
-        "in another zone than the slice may be (europe-west4-a)",
-    ),
     # The grant.
     (
         slice_with() | {"fleet_allocations": None},
@@ -433,15 +422,6 @@ TABLE = [
         "fleet_runs[0].multislice",
         True,
         "needs several slices",
-    ),
-    (
-        slice_with(
-            accelerator_type="v4-16",
-            data_disks=[{"source_disk": "d", "read_only": True, "workers": [1, 2]}],
-        ),
-        "fleet_slices[0].data_disks[0].workers[1]",
-        2,
-        "is not one of the 2 workers",
     ),
     (run_with(slices="solo"), "fleet_runs[0].slices", "solo", "must be a list"),
     (run_with(user="alicia"), "fleet_runs[0].user", "alicia", "Did you mean alice"),

@@ -53,9 +53,9 @@ BUCKET = {"bucket": "lab", "path": "/mnt/lab"}
         ({"checkpoint_dir": "gs://lab/lr3"}, {}),
         ({"checkpoint_dir": None}, {}),  # says that there are none
         ({"slices": ["b"]}, {}),
-        ({"checkpoint_dir": "/mnt/d/lr3"}, {"fleet_disk_mounts": [DISK]}),
-        ({"checkpoint_dir": "/mnt/d"}, {"fleet_disk_mounts": [{**DISK, "slices": ["a"]}]}),
-        ({}, {"fleet_disk_mounts": [{**DISK, "path": "/var/lib/tpu-fleet"}]}),
+        ({"checkpoint_dir": "/mnt/d/lr3"}, {"fleet_disks": [DISK]}),
+        ({"checkpoint_dir": "/mnt/d"}, {"fleet_disks": [{**DISK, "slices": ["a"]}]}),
+        ({}, {"fleet_disks": [{**DISK, "path": "/var/lib/tpu-fleet"}]}),
         ({"checkpoint_dir": "/mnt/lab/lr3"}, {"fleet_buckets": [BUCKET]}),
         (
             {"checkpoint_dir": "/share/lr3"},
@@ -71,7 +71,7 @@ BUCKET = {"bucket": "lab", "path": "/mnt/lab"}
                 "fleet_shares": [
                     {"name": "s", "path": "/share", "export_path": "/mnt/d/s", "slice": "a"}
                 ],
-                "fleet_disk_mounts": [DISK],
+                "fleet_disks": [DISK],
             },
         ),
     ],
@@ -84,8 +84,11 @@ def test_checkpoints_that_stay(run: dict[str, Any], more: dict[str, Any]) -> Non
     ("run", "more"),
     [
         # A disk of another slice, a folder beside the mount, a share on a spot slice's boot disk.
-        ({"checkpoint_dir": "/mnt/d/x"}, {"fleet_disk_mounts": [{**DISK, "slices": ["b"]}]}),
-        ({"checkpoint_dir": "/mnt/data"}, {"fleet_disk_mounts": [DISK]}),
+        ({"checkpoint_dir": "/mnt/d/x"}, {"fleet_disks": [{**DISK, "slices": ["b"]}]}),
+        ({"checkpoint_dir": "/mnt/data"}, {"fleet_disks": [DISK]}),
+        # What the machine has by itself, and a disk that is nowhere at present.
+        ({"checkpoint_dir": "/mnt/d/x"}, {"fleet_disks": [{**DISK, "attach": False}]}),
+        ({"checkpoint_dir": "/mnt/d/x"}, {"fleet_disks": [{**DISK, "slices": []}]}),
         (
             {"checkpoint_dir": "/share/x", "slices": ["b"]},
             {"fleet_shares": [{"name": "s", "path": "/share", "slice": "a"}]},

@@ -18,6 +18,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
     FLEET_NAMES,
     GONE,
+    MERGED,
+    PARTS,
     either,
     fleet_name,
     in_fleet_file,
@@ -57,7 +59,7 @@ def test_the_table_has_no_variable_that_no_role_has() -> None:
 def test_names_begin_alike_and_are_those_of_nothing_else() -> None:
     names = set(FLEET_NAMES.values())
     assert all(re.fullmatch(r"fleet_[a-z_]+", name) for name in names)
-    assert names & {*VARIABLES, *PLAYBOOK_VARIABLES} == set()
+    assert names & {*VARIABLES, *PLAYBOOK_VARIABLES} == {FLEET_NAMES[own] for own in PARTS}
     playbooks = "".join(path.read_text() for path in (ROOT / "playbooks").rglob("*.yml"))
     set_there = re.findall(r"(?m)^(?: *register: | *)(fleet_\w+)(?=:|$)", playbooks)
     assert "fleet_checked" in set_there
@@ -104,7 +106,8 @@ def test_old_names_are_refused_all_at_once_with_the_new_ones() -> None:
     problems = old_names(role_options(), lambda name: f"{name}.yml")
     assert [problem.field for problem in problems] == list(FLEET_NAMES)
     for problem in problems:
-        assert problem.remedy == f"Rename it to {FLEET_NAMES[problem.field]}"
+        new = f"Rename it to {FLEET_NAMES[problem.field]}"
+        assert problem.remedy == MERGED.get(problem.field, new)
         assert f"in {problem.field}.yml" in problem.message
     (alone,) = old_names(["training_run_runs", "fleet_runs", "mine", "training_run_slice"])
     assert (
@@ -122,6 +125,19 @@ def test_the_script_renames_whole_words_and_nothing_else(
     runpy.run_path(str(ROOT / "scripts/rename_fleet_names.py"))["main"]([str(old), str(new)])
     assert old.read_text() == "# fleet_locale\nfleet_runs: []\nmy_training_run_runs: 1\n"
     assert capsys.readouterr().out == f"{old}\n"
+
+
+def test_the_script_names_the_lines_that_are_moved_by_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old.yml"
+    text = "fleet_slices:\n  - name: a\n    data_disks: []\ndata_disk_disks: []\n"
+    old.write_text(text)
+    runpy.run_path(str(ROOT / "scripts/rename_fleet_names.py"))["main"]([str(old)])
+    assert old.read_text() == text
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{old}:3: data_disks: Name the slice in slices")
+    assert second == f"{old}:4: data_disk_disks: {MERGED['data_disk_disks']}."
 
 
 def test_the_script_moves_keys_and_values_of_entries(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,6 +189,8 @@ def test_variables_that_are_gone_are_refused_with_what_took_their_place() -> Non
     known = {*VARIABLES, *PLAYBOOK_VARIABLES, *FLEET_NAMES.values(), *DRILL_NUMBERS}
     assert {new.split(":")[0] for new in GONE.values()} <= known
     assert not GONE.keys() & (known | FLEET_NAMES.keys())
+    assert not MERGED.keys() & known
+    assert [one.remedy for one in old_names(["fleet_disk_mounts"])] == [*set(MERGED.values())]
     for name, new in GONE.items():
         (problem,) = old_names([name])
         assert problem.remedy.startswith(f"Rename it to {new.split(':')[0]}")

@@ -16,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import (
+    MOVED_KEYS,
     NULL,
     OLD_KEYS,
     OLD_WORDS,
@@ -87,6 +88,15 @@ def test_all_are_refused_at_once_and_no_secret_is_shown() -> None:
     assert "fleet_secrets[0].variables: is the key's old name. Write env." in found
     assert [text for text in found if text.startswith("fleet_secrets[0].slices")]
     assert "hush" not in " ".join(found)
+
+
+@pytest.mark.parametrize("place", MOVED_KEYS)
+def test_a_key_that_moved_is_refused_with_the_new_place(place: str) -> None:
+    variable, key = place.split(".")
+    found = check_fleet_file({variable: [{key: [{"source_disk": "d"}]}]}, ROLES)
+    (told,) = [one for one in found if one.field == f"{variable}[0].{key}"]
+    assert told.remedy == MOVED_KEYS[place]
+    assert key not in options_at(variable)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.amounts import (
     KINDS,
     for_machines,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES, PARTS
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.settings import settings_of
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     options_of,
@@ -76,7 +76,12 @@ def test_a_setting_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> N
 def test_a_list_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> None:
     role = next(role for role in role_names() if own in options_of(role))
     inner = options_of(role)[own]["options"]
-    given: Any = {key: _value(part) for key, part in inner.items() if part.get("required")}
+    needed = {"slices"} if own in PARTS else set()
+    given: Any = {
+        key: ["x"] if key in needed else _value(part)
+        for key, part in inner.items()
+        if part.get("required") or key in needed
+    }
     given = [given] if options_of(role)[own]["type"] == "list" else {"num_slices": 2}
     wanted, nothing = (
         settings_of(role, {own: value})["settings"][own.removeprefix(f"{role}_")]

@@ -123,7 +123,7 @@ class TestRefusals:
     def test_a_disk_that_is_not_ours_to_touch(self, device: Device, words: list[str]) -> None:
         text = problem(DISK, seen(device))
         assert all(word in text for word in words), text
-        assert text.startswith("fleet_disk_mounts: disk 'data': ")
+        assert text.startswith("fleet_disks: disk 'data': ")
 
     def test_nothing_is_ever_formatted_that_holds_something(self) -> None:
         for adopt in (False, True):

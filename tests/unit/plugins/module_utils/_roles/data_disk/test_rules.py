@@ -14,8 +14,8 @@ GOOD = {"name": "data", "path": "/mnt/data", "slices": ["solo"]}
 
 
 def fields(*disks: dict[str, Any], **more: Any) -> list[str]:
-    data = {"fleet_slices": SLICES, "fleet_disk_mounts": list(disks), **more}
-    return [problem.field.replace("fleet_disk_mounts", "") for problem in check_data_disk(data)]
+    data = {"fleet_slices": SLICES, "fleet_disks": list(disks), **more}
+    return [problem.field.replace("fleet_disks", "") for problem in check_data_disk(data)]
 
 
 def test_a_good_one() -> None:
@@ -38,7 +38,6 @@ def test_a_good_one() -> None:
         ({"options": ["noatime", "dev"]}, "[0].options[1]"),
         ({"device": "/mnt/disk"}, "[0].device"),
         ({"user": "nobody-known"}, "[0].user"),
-        ({"slices": ["sol"]}, "[0].slices[0]"),
     ],
 )
 def test_bad_ones(entry: dict[str, Any], field: str) -> None:
@@ -47,10 +46,4 @@ def test_bad_ones(entry: dict[str, Any], field: str) -> None:
 
 def test_two_at_one_place_of_one_slice() -> None:
     assert fields(GOOD, {**GOOD, "name": "other"}) == ["[1].path"]
-    assert fields(GOOD, {"name": "data", "path": "/mnt/other"}) == ["[1].name"]
-
-
-def test_a_shared_disk_is_read_only() -> None:
-    disks = [{"name": "data", "read_only": True}]
-    assert fields(GOOD, fleet_disks=disks) == ["[0].read_only"]
-    assert fields({**GOOD, "read_only": True}, fleet_disks=disks) == []
+    assert fields(GOOD, {**GOOD, "name": "other", "slices": []}) == []

@@ -1,11 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the module bucket_location for the buckets and slices that the variables of the play know."""
+"""Run the module bucket_location for the places that the variables of the play declare."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..module_utils._fleet_file.bucket_places import ALLOW, PLACED, Places
+from ..plugin_utils._fleet.check import readable
 from ..plugin_utils._fleet.declared import Declared
 
 
@@ -13,16 +15,25 @@ class ActionModule(Declared):
     """The module, with what was not given."""
 
     def declared(self) -> dict[str, Any]:
-        """Return the buckets and where the slices are."""
-        said = self.said("project", "api_endpoint", buckets="fleet_buckets")
-        # To look at all workers takes a while, and mostly there is no bucket.
-        known = self.workers().values() if said.get("buckets") else ()
-        zones = {of["tpu_vm_name"]: of["tpu_vm_zone"] for of in known if "tpu_vm_zone" in of}
-        of_buckets = ("bucket", "slices")
-        buckets = [{n: one[n] for n in of_buckets if n in one} for one in said.get("buckets", [])]
-        slices = [{"name": name, "zone": zone} for name, zone in zones.items()]
-        return {**said, "buckets": buckets, "slices": slices}
+        """Return the places and where the slices may be."""
+        given = {name: self.vars[name] for name in PLACED if name in self.vars}
+        places = Places.declared(readable(given, self._templar.template))
+        return {
+            **self.said("project", "api_endpoint"),
+            "places": [
+                {
+                    "field": one.field,
+                    "address": one.address,
+                    "slices": list(one.slices),
+                    "cross_region": ALLOW if one.allows else "refuse",
+                }
+                for one in places.places
+            ],
+            "slices": [
+                {"name": name, "zones": list(zones)} for name, zones in places.zones.items()
+            ],
+        }
 
     def act(self) -> dict[str, Any]:
         """Run it where there is a bucket to ask for."""
-        return super().act() if self._task.args["buckets"] else {"skipped": True}
+        return super().act() if self._task.args["places"] else {"skipped": True}

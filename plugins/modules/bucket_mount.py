@@ -23,6 +23,7 @@ EXAMPLES = r"""
 RETURN = r"""#"""
 
 from ..module_utils._ansible.role_module import role_module
+from ..module_utils._core.in_zone import in_zone
 from ..module_utils._host.work import Failed
 from ..module_utils._roles.bucket_mount import units as buckets
 from ..module_utils._roles.bucket_mount.act import Mounter, can_automount, codename
@@ -32,7 +33,10 @@ from ..module_utils._roles.here import on_slice
 def main() -> None:
     """Run the module."""
     module, settings = role_module()
-    settings["buckets"] = on_slice(settings["buckets"], settings["slice"])
+    settings["buckets"] = [
+        {**entry, "bucket": in_zone(entry["bucket"], settings["zone"])}
+        for entry in on_slice(settings["buckets"], settings["slice"])
+    ]
     mounter = Mounter(settings, module.run_command, module.check_mode, module.warn)
     automount = can_automount()
     wants = bool(settings["buckets"])

@@ -34,6 +34,13 @@ PLACE = {
         description="Where the machines find Cloud Storage.",
         default=f"`{ENDPOINT}`",
     ),
+    "cross_region": Key(
+        choices=("refuse", "allow"),
+        description="What it means that the bucket is in another region than a zone in which a "
+        "slice with `self_setup` may be: an error, or nothing. A machine fetches some megabytes at "
+        "a boot.",
+        default="refuse",
+    ),
 }
 SELF_SETUP = {"fleet_self_setup": Key("dict", options=PLACE)}
 

@@ -119,6 +119,11 @@ def _read(
     return data, problems, list(wrong)
 
 
+def readable(given: Mapping[str, Any], template: Template) -> dict[str, Any]:
+    """Fill in what the values refer to, as far as it can be read here; all else is UNREADABLE."""
+    return _read(given, {}, template)[0]
+
+
 def _piecewise(field: str, value: Any, wrong: dict[str, str], template: Template) -> Any:
     """Fill in what can be filled in of a value; note why the rest cannot."""
     if isinstance(value, Mapping):

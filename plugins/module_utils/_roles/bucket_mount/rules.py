@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..._core.in_zone import EXAMPLE, REMEDY, in_zone, unknown_placeholder
 from ..._host.mounts import UNDONE_BY
 from ..._schema.keys import Problem, entries, text_of, texts_of
 from ..._schema.refs import absolute, at_least, known, twice_on_a_slice
@@ -35,7 +36,11 @@ def check_bucket_mount(data: Mapping[str, Any]) -> list[Problem]:
 def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
     problems = absolute(field, entry, "path") + absolute(field, entry, "cache_dir")
     name = text_of(entry, "bucket")
-    if name and not BUCKET_NAME.fullmatch(name):
+    other = unknown_placeholder(name or "")
+    if name and other:
+        message = f"has {other}, which is neither region nor zone"
+        problems.append(Problem(f"{field}.bucket", name, message, REMEDY))
+    elif name and not BUCKET_NAME.fullmatch(in_zone(name, EXAMPLE)):
         remedy = "Write its name alone, without gs:// and folders"
         problems.append(Problem(f"{field}.bucket", name, "is not the name of a bucket", remedy))
     if text_of(entry, "path") == "/":

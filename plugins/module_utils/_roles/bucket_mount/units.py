@@ -1,11 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the units that mount buckets, and compare the locations of buckets and slices. No I/O."""
+"""Write the units that mount buckets. No I/O."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,6 @@ UNITS = "/etc/systemd/system"
 KEYRING = "/etc/apt/keyrings/tpu-fleet-gcsfuse.asc"
 SOURCE = "/etc/apt/sources.list.d/tpu-fleet-gcsfuse.sources"
 PIN = "/etc/apt/preferences.d/tpu-fleet-gcsfuse"
-
-# The regions behind the names of dual-region locations.
-DUAL_REGIONS = {
-    "ASIA1": ("asia-northeast1", "asia-northeast2"),
-    "EUR4": ("europe-north1", "europe-west4"),
-    "EUR5": ("europe-west1", "europe-west2"),
-    "EUR7": ("europe-west2", "europe-west3"),
-    "EUR8": ("europe-west3", "europe-west6"),
-    "NAM4": ("us-central1", "us-east1"),
-}
-CONTINENTS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
 
 
 @dataclass(frozen=True)
@@ -135,55 +124,3 @@ def apt_files(uri: str, key: str, version: str, codename: str) -> dict[str, str]
         SOURCE: source if uri else "",
         PIN: pin if version else "",
     }
-
-
-def regions_of(bucket: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the regions of a bucket; empty if its location is not a region."""
-    custom = (bucket.get("customPlacementConfig") or {}).get("dataLocations") or ()
-    if custom:
-        return tuple(str(region).lower() for region in custom)
-    location = str(bucket.get("location") or "").upper()
-    if location in DUAL_REGIONS:
-        return DUAL_REGIONS[location]
-    return (location.lower(),) if "-" in location else ()
-
-
-def distance(bucket: Mapping[str, Any], region: str) -> str:
-    """Return why reads of a bucket from a region may cost money; empty if they are free."""
-    regions = regions_of(bucket)
-    location = str(bucket.get("location") or "").upper()
-    if region in regions or not location:
-        return ""
-    if regions:
-        return f"it is in {' and '.join(regions)}, so each read from {region} costs egress"
-    if region.startswith(CONTINENTS.get(location, "?")):
-        return (
-            f"it is in the multi-region {location}, and reads from {region} may cost egress; a "
-            f"bucket in {region} does not"
-        )
-    return f"it is in {location}, so each read from {region} costs egress"
-
-
-def far_buckets(
-    buckets: Mapping[str, Mapping[str, Any] | None],
-    declared: Iterable[Mapping[str, Any]],
-    slices: Iterable[Mapping[str, str]],
-) -> list[str]:
-    """Return a warning for each bucket that is in another location than a slice that mounts it."""
-    warnings = []
-    slices = list(slices)
-    for entry in declared:
-        bucket = buckets.get(entry["bucket"])
-        if bucket is None:
-            continue
-        reasons: dict[str, list[str]] = {}
-        for one in slices:
-            own = entry.get("slices") or ()
-            if own and one["name"] not in own:
-                continue
-            reason = distance(bucket, one["zone"].rpartition("-")[0])
-            if reason:
-                reasons.setdefault(reason, []).append(one["name"])
-        for reason, names in reasons.items():
-            warnings.append(f"Bucket {entry['bucket']}: {reason} ({', '.join(names)}).")
-    return warnings

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..._core.in_zone import with_addresses
 from ..._host.services import socket_of
 from .. import services
 from ..venv_paths import venv_path
@@ -22,7 +23,18 @@ def plan(variables: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
         version = variables["tensorboard_server_profile_version"]
         packages.append(f"tensorboard-plugin-profile=={version}")
     packages += variables["tensorboard_server_packages"]
+    boards = [
+        _in_zone(entry, variables["tensorboard_server_zone"])
+        for entry in variables["tensorboard_server_boards"]
+    ]
+    variables = {**variables, "tensorboard_server_boards": boards}
     return services.plan("tensorboard_server", "boards", variables, defaults, packages, _service)
+
+
+def _in_zone(entry: Mapping[str, Any], zone: str) -> dict[str, Any]:
+    """Return a board with the addresses of its buckets for a host in a zone."""
+    logs = {name: with_addresses(place, zone) for name, place in entry["logs"].items()}
+    return {**entry, "logs": logs}
 
 
 def _service(

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..._core.in_zone import with_addresses
 from ..._host.runs import RunFiles
 from ..venv_paths import venv_path
 from .gangs import gang_ports, gangs
@@ -89,7 +90,10 @@ def plan(
     are no longer declared.
     """
     here = [
-        {**defaults["training_run_runs"], **run, "step_pattern": run.get("step_pattern", "")}
+        _in_zone(
+            {**defaults["training_run_runs"], **run, "step_pattern": run.get("step_pattern", "")},
+            variables["training_run_zone"],
+        )
         for run in variables["training_run_runs"]
         if variables["training_run_slice"] in run["slices"]
     ]
@@ -125,6 +129,17 @@ def plan(
     if records is not None:
         planned["files"] = _files(ready, variables, places, records)
     return planned
+
+
+# Keys with addresses of buckets, in which {region} and {zone} are those of the host.
+IN_ZONE = ("checkpoint_dir", "command", "checkpoint_command")
+
+
+def _in_zone(run: Run, zone: str) -> Run:
+    """Return a run with the addresses of its buckets for a host in a zone."""
+    env = {key: with_addresses(value, zone) for key, value in (run.get("env") or {}).items()}
+    places = {key: with_addresses(run[key], zone) for key in IN_ZONE if key in run}
+    return {**run, **places, "env": env}
 
 
 def _files(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._core.checkpoints import bucket_and_folder
+from ..._core.in_zone import EXAMPLE, REMEDY, in_zone, unknown_placeholder
 from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import in_its_slice, known, known_user
@@ -66,8 +67,12 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
 def _about_checkpoints(field: str, entry: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the address of a bucket."""
     place = text_of(entry, "checkpoint_dir") or ""
-    if not place.startswith("gs:") or bucket_and_folder(place) is not None:
+    if not place.startswith("gs:") or bucket_and_folder(in_zone(place, EXAMPLE)) is not None:
         return []
+    other = unknown_placeholder(place)
+    if other:
+        message = f"has {other}, which is neither region nor zone"
+        return [Problem(f"{field}.checkpoint_dir", place, message, REMEDY)]
     remedy = "Write gs://BUCKET/FOLDER; a bucket's name has small letters, digits and . _ -"
     return [Problem(f"{field}.checkpoint_dir", place, "is not the address of a bucket", remedy)]
 

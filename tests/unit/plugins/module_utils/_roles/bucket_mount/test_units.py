@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.bucket_mount.units import (
     apt_files,
-    distance,
-    far_buckets,
     mount_options,
     mount_units,
     unit_name,
@@ -65,40 +63,3 @@ def test_apt_believes_the_key_for_this_repository_alone() -> None:
     assert "Suites: gcsfuse-bookworm\n" in source
     assert "Signed-By: /etc/apt/keyrings/tpu-fleet-gcsfuse.asc\n" in source
     assert set(apt_files("", "", "", "bookworm").values()) == {""}
-
-
-@pytest.mark.parametrize(
-    ("bucket", "says"),
-    [
-        ({"location": "US-CENTRAL2"}, ""),
-        ({"location": "US-EAST1"}, "it is in us-east1, so each read from us-central2 costs egress"),
-        ({"location": "NAM4"}, "it is in us-central1 and us-east1, so each read"),
-        (
-            {
-                "location": "US",
-                "customPlacementConfig": {"dataLocations": ["US-CENTRAL2", "US-EAST1"]},
-            },
-            "",
-        ),
-        ({"location": "US"}, "it is in the multi-region US, and reads from us-central2 may cost"),
-        ({"location": "EU"}, "it is in EU, so each read from us-central2 costs egress"),
-        ({}, ""),
-    ],
-)
-def test_how_far_a_bucket_is(bucket: dict[str, Any], says: str) -> None:
-    found = distance(bucket, "us-central2")
-    assert found.startswith(says)
-    assert bool(found) is bool(says)
-
-
-def test_a_bucket_is_only_far_from_slices_that_mount_it() -> None:
-    slices = [
-        {"name": "here", "zone": "us-central2-b"},
-        {"name": "there", "zone": "europe-west4-a"},
-        {"name": "too", "zone": "europe-west4-b"},
-    ]
-    buckets: dict[str, Any] = {"b": {"location": "US-CENTRAL2"}, "gone": None}
-    declared = [{"bucket": "b"}, {"bucket": "b", "slices": ["here"]}, {"bucket": "gone"}]
-    assert far_buckets(buckets, declared, slices) == [
-        "Bucket b: it is in us-central2, so each read from europe-west4 costs egress (there, too)."
-    ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ..module_utils._fleet_file.bucket_places import PLACED, Places
 from ..module_utils._fleet_file.notices import NOTICED, notices
 from ..module_utils._tpu.workers import (
     GROUP_UNAVAILABLE,
@@ -20,6 +21,7 @@ from ..module_utils._tpu.workers import (
     maintenance_text,
     natural_key,
 )
+from ..plugin_utils._fleet.check import readable
 from ..plugin_utils._fleet.declared import Declared
 
 # Options of the inventory file that say whom to ask, and as whom.
@@ -38,14 +40,18 @@ class ActionModule(Declared):
 
     def declared(self) -> dict[str, Any]:
         """Return what the inventory and the fleet file say."""
-        mounts = self.said(mounts="fleet_buckets").get("mounts", [])
         return {
             **self._from_inventory_file(self.vars),
             **self.said(*DECLARED, **NAMED),
-            "buckets": sorted({mount["bucket"] for mount in mounts}),
+            "buckets": self._buckets(),
             "notices": self._notices(),
             "workers": list(self._workers(self.vars, self._task.args.get("hosts"))),
         }
+
+    def _buckets(self) -> list[dict[str, Any]]:
+        """Return the buckets that slices use, as far as the fleet file can be read."""
+        given = {name: self.vars[name] for name in PLACED if name in self.vars}
+        return Places.declared(readable(given, self._templar.template)).asked()
 
     def _notices(self) -> list[dict[str, str]]:
         """Return the warnings of the check of the fleet file, from what can be read of it."""

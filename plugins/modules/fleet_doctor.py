@@ -47,10 +47,24 @@ options:
     type: str
     default: ''
   buckets:
-    description: Names of the buckets to ask for.
+    description:
+      - The buckets that slices use. Of those with checkpoints, soft delete, versions and lifecycle
+        rules are looked at as well, and for their price the newest checkpoints.
     type: list
-    elements: str
+    elements: dict
     default: []
+    suboptions:
+      name: {description: Name of the bucket., type: str, required: true}
+      zones:
+        description: Zones in which its slices may be, without those whose price is accepted.
+        type: list
+        elements: str
+        default: []
+      folders:
+        description: What the names of checkpoints in it begin with.
+        type: list
+        elements: str
+        default: []
   notices:
     description:
       - Warnings about values of the fleet file, each with C(field), C(message) and C(remedy). By
@@ -162,8 +176,8 @@ def probes_of(module: AnsibleModule, wanted: list[dict[str, Any]]) -> list[Probe
         *(of_compute if compute else []),
         Probe("grant", grant, limit),
         *(
-            Probe(f"bucket {name}", partial(remote.bucket, apis, name), limit)
-            for name in params["buckets"]
+            Probe(f"bucket {one['name']}", partial(remote.bucket, apis, one), limit)
+            for one in params["buckets"]
         ),
     ]
 
@@ -216,14 +230,12 @@ def facts_of(
         # What does not answer has been said once.
         if facts.get(api, {}).get("error"):
             facts["grant"] = facts[quota] = said_once
-    zones = sorted({str(worker["zone"]) for worker in workers if worker.get("zone")})
     facts["wanted"] = wanted
     facts["notices"] = params["notices"]
-    facts["zones"] = zones
     facts["buckets"] = [
-        found.get(f"bucket {name}")
-        or {"name": name, "location": "", "error": failed.get(f"bucket {name}", problem)}
-        for name in params["buckets"]
+        found.get(f"bucket {one['name']}")
+        or {**one, "location": "", "error": failed.get(f"bucket {one['name']}", problem)}
+        for one in params["buckets"]
     ]
     facts[UNKNOWN] = {name: why for name, why in failed.items() if name not in facts}
     return facts

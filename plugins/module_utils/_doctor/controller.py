@@ -10,6 +10,17 @@ from typing import Any
 
 from .._compute.quotas import quotas_of
 from .._fleet.plan_terms import STUCK
+from .._google.bucket_regions import FREE, NEAR, Transfer, region_of, transfer
+from .._google.bucket_settings import (
+    CLASS,
+    EATS,
+    NO_ABORT,
+    SOFT_DELETE,
+    STORAGE_CLASS,
+    VERSIONING,
+    misfits,
+)
+from .._google.storage_prices import GB, kept_copies, usd_per_gb_month, usd_per_month
 from .._schema.accelerators import default_runtime, runtime_fits
 from .._tpu.model import COMPUTE, TPU
 from .check import (
@@ -223,22 +234,53 @@ def _buckets(facts: Facts) -> Iterator[Hit]:
     if not facts["buckets"]:
         yield skipped("no bucket is declared")
     for bucket in facts["buckets"]:
-        name = bucket["name"]
         if bucket["error"]:
-            yield hit("unreadable", subject=name, name=name, error=bucket["error"])
+            yield hit("unreadable", bucket["name"], **bucket)
             continue
-        far = [zone for zone in facts["zones"] if not _near(bucket["location"], zone)]
-        if far:
-            yield hit("far", subject=name, name=name, where=bucket["location"], zones=listed(far))
-        else:
-            yield fine(bucket["location"], subject=name)
+        hits = [*_far(bucket), *_misfits(bucket)]
+        yield from hits or [fine(bucket["location"], subject=bucket["name"])]
 
 
-def _near(location: str, zone: str) -> bool:
-    place, region = location.lower(), zone.rpartition("-")[0]
-    # Multi-regions: reading is free or cheap from any region of the continent.
-    continents = {"us": "us-", "eu": "europe-", "asia": "asia-"}
-    return place == region or (place in continents and region.startswith(continents[place]))
+def _far(bucket: Mapping[str, Any]) -> Iterator[Hit]:
+    """Yield from where a bucket costs; what the fleet file accepts is not among its zones."""
+    apart: dict[Transfer, list[str]] = {}
+    for zone in bucket["zones"]:
+        between = transfer(bucket["resource"], region_of(zone))
+        if between.kind != FREE:
+            apart.setdefault(between, []).append(zone)
+    for between, zones in apart.items():
+        about = {"name": bucket["name"], "where": between.place, "zones": listed(zones)}
+        case = "multi_region" if between.kind == NEAR else "far"
+        yield hit(case, bucket["name"], price=between.price, **about)
+
+
+def _misfits(bucket: Mapping[str, Any]) -> Iterator[Hit]:
+    """Yield the settings that do not fit rotating checkpoints, of a bucket that has some."""
+    folders = tuple(bucket["folders"])
+    for one in misfits(bucket["resource"], folders) if folders else ():
+        days = "for good" if one.days == float("inf") else f"for {one.days:g} days"
+        about = {"name": bucket["name"], "days": days, "value": one.value}
+        bill = _bill(bucket, one.days) if one.days else ""
+        yield hit(one.case, bucket["name"], bill=bill, command=one.command, **about)
+
+
+def _bill(bucket: Mapping[str, Any], days: float) -> str:
+    """Return what deleted checkpoints cost a month, as far as two saves of a run were seen."""
+    each = usd_per_gb_month(
+        bucket["location"], str(bucket["resource"].get("storageClass") or STORAGE_CLASS)
+    )
+    seen = [(one["bytes"], kept_copies(days, one["seconds"])) for one in bucket["saves"]]
+    if each is None:
+        return "their price is not known here"
+    if not seen:
+        return f"at ${each:g} a month for a gigabyte"
+    size = int(sum(copies * of_one for of_one, copies in seen))
+    usd = usd_per_month(size, each) or 0.0
+    count = sum(copies for _of_one, copies in seen)
+    return (
+        f"at the present pace about {count:,.0f} of them, {size / GB:,.1f} GB, which is "
+        f"${usd:,.2f} a month"
+    )
 
 
 def _fleet_file(facts: Facts) -> Iterator[Hit]:
@@ -478,16 +520,52 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "buckets",
         CONTROLLER,
-        "each declared bucket: exists, readable, in the region of the slices",
+        "each bucket that slices use: exists, readable, in the region of the slices; and of those "
+        "with checkpoints, soft delete, versions and lifecycle rules",
         _buckets,
         {
             "unreadable": Case(
                 FAIL, "bucket {name}: {error}", "Correct its name, or give the account access."
             ),
             "far": Case(
+                FAIL,
+                "bucket {name} is in {where}, and its slices may be in {zones}: what goes between "
+                "them costs {price}",
+                "Use a bucket in the region of the slices; for several regions see "
+                "docs/data-and-checkpoints.md.",
+            ),
+            "multi_region": Case(
                 WARN,
-                "bucket {name} is in {where} and read from {zones}: each gigabyte costs",
-                "Use a bucket in the region of the slices.",
+                "bucket {name} is in {where}: reads from {zones} cost {price}",
+                "Use a bucket in the region of the slices; for several regions see "
+                "docs/data-and-checkpoints.md.",
+            ),
+            SOFT_DELETE: Case(
+                WARN,
+                "bucket {name} keeps each deleted checkpoint {days} and bills it: {bill}",
+                "Switch soft delete off: {command}",
+            ),
+            VERSIONING: Case(
+                WARN,
+                "bucket {name} keeps versions, so each deleted checkpoint stays {days} and is "
+                "billed: {bill}",
+                "Switch versions off: {command}",
+            ),
+            CLASS: Case(
+                WARN,
+                "bucket {name} stores checkpoints as {value}, which bills at least 30 days of "
+                "each, and each read",
+                "Use Standard for new objects: {command}",
+            ),
+            EATS: Case(
+                FAIL,
+                "a lifecycle rule of bucket {name} deletes checkpoints, the newest too: {value}",
+                "Leave this rule out: {command}",
+            ),
+            NO_ABORT: Case(
+                WARN,
+                "bucket {name} keeps and bills the parts of uploads that never ended",
+                "Delete them after 7 days: {command}",
             ),
         },
         ("buckets",),

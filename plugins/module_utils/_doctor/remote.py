@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +21,7 @@ from urllib.parse import quote
 from .._compute.client import Compute
 from .._compute.groups import slice_nodes
 from .._compute.slices import ComputeSlices
+from .._core.checkpoints import WHOLE, Checkpoint
 from .._core.errors import TpuError
 from .._core.ownership import OWNER_LABEL
 from .._fleet.apis import everything
@@ -30,6 +31,7 @@ from .._fleet.usage import missing_slices
 from .._fleet_file.declared import KEEP, Fleet, Slice
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
+from .._google.checkpoints import CheckpointFolder
 from .._schema.accelerators import parse as parse_accelerator
 from .._tpu.client import ALL_ZONES, Client
 from .._tpu.model import COMPUTE, TPU
@@ -233,15 +235,51 @@ def wanted(
     return found
 
 
-def bucket(apis: GoogleApis, name: str) -> dict[str, Any]:
-    """Read one bucket's location."""
+SHOWN = (
+    *("name", "location", "customPlacementConfig", "storageClass", "softDeletePolicy"),
+    *("versioning", "lifecycle"),
+)
+"""What is read of a bucket."""
+
+
+def bucket(apis: GoogleApis, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Read one bucket, and how often runs save into their folders.
+
+    `asked` has its name, the zones of its slices, and the folders of its runs.
+    """
+    seen = {**asked, "location": "", "resource": {}, "saves": [], "error": ""}
     try:
-        found = apis.find("storage", f"b/{name}")
+        found = apis.find("storage", f"b/{asked['name']}")
     except TpuError as error:
-        return {"name": name, "location": "", "error": error.message}
+        return {**seen, "error": error.message}
     if found is None:
-        return {"name": name, "location": "", "error": "there is no bucket of this name"}
-    return {"name": name, "location": str(found.get("location", "")), "error": ""}
+        return {**seen, "error": "there is no bucket of this name"}
+    resource = {key: found[key] for key in SHOWN if key in found}
+    saves = [_saves(apis, str(asked["name"]), folder) for folder in asked["folders"]]
+    return {
+        **seen,
+        "location": str(found.get("location", "")),
+        "resource": resource,
+        "saves": [one for one in saves if one is not None],
+    }
+
+
+def _saves(apis: GoogleApis, name: str, folder: str) -> dict[str, float] | None:
+    """Return the size of a run's newest checkpoint and the time between two; None if unknown."""
+    try:
+        contents = CheckpointFolder(apis, name, folder).contents()
+    except TpuError:  # What a bucket may show is another right than what its objects are.
+        return None
+    return pace(contents.checkpoints)
+
+
+def pace(checkpoints: Sequence[Checkpoint]) -> dict[str, float] | None:
+    """Return the bytes of the newest whole checkpoint, and the mean seconds between two."""
+    whole = sorted((one for one in checkpoints if one.state == WHOLE), key=lambda one: one.at)
+    if len(whole) < 2 or whole[-1].at <= whole[0].at:
+        return None
+    seconds = (whole[-1].at - whole[0].at) / (len(whole) - 1)
+    return {"bytes": float(whole[-1].size), "seconds": seconds}
 
 
 def tools(key: str, ansible: str) -> dict[str, Any]:

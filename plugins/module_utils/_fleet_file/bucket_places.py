@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._core.checkpoints import bucket_and_folder
 from .._core.in_zone import addresses_in, in_zone, varies
 from .._google import bucket_regions
 from .._google.bucket_regions import FAR, NEAR, Transfer, region_of, transfer
@@ -24,11 +25,9 @@ Buckets = Mapping[str, Mapping[str, Any] | None]
 User = tuple[str, str]
 """A slice, and a zone in which it may be."""
 ALLOW = "allow"
-# The variables that bucket_places and zones_of read.
-PLACED = (
-    *("fleet_runs", "fleet_buckets", "fleet_boards", "fleet_self_setup"),
-    *("fleet_slices", "fleet_zone", "fleet_allocations"),
-)
+# The variables that zones_of reads, and all of them.
+OF_ZONES = ("fleet_slices", "fleet_zone", "fleet_allocations")
+PLACED = ("fleet_runs", "fleet_buckets", "fleet_boards", "fleet_self_setup", *OF_ZONES)
 # Keys of a run with an address, or with a text that may have some.
 _OF_RUN = ("checkpoint_dir", "command", "checkpoint_command")
 
@@ -48,6 +47,11 @@ class BucketPlace:
     def bucket_in(self, zone: str) -> str:
         """Return the name of the bucket for a machine in a zone."""
         return in_zone(_name_in(self.address), zone)
+
+    def checkpoints_in(self, zone: str) -> str | None:
+        """Return what the names of checkpoints there begin with; None if it is not for them."""
+        found = bucket_and_folder(in_zone(self.address, zone))
+        return found[1] if found and self.field.endswith(".checkpoint_dir") else None
 
 
 def bucket_places(data: Data) -> list[BucketPlace]:
@@ -144,6 +148,19 @@ class Places:
     def buckets(self) -> list[str]:
         """Return the names of all buckets that slices may use, each once."""
         return sorted({place.bucket_in(zone) for place, _slice, zone in self._users()})
+
+    def asked(self) -> list[dict[str, Any]]:
+        """Return for each bucket what the doctor asks for: name, zones, and folders of runs."""
+        found: dict[str, dict[str, Any]] = {}
+        for place, _slice, zone in self._users():
+            name = place.bucket_in(zone)
+            one = found.setdefault(name, {"name": name, "zones": [], "folders": []})
+            if not place.allows and zone not in one["zones"]:
+                one["zones"].append(zone)
+            folder = place.checkpoints_in(zone)
+            if folder is not None and folder not in one["folders"]:
+                one["folders"].append(folder)
+        return [found[name] for name in sorted(found)]
 
     def judged(self, found: Buckets) -> Verdict:
         """Judge the places by their buckets, as Cloud Storage shows them; None is unknown."""

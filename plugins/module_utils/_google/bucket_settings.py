@@ -27,6 +27,8 @@ DEFAULT_SOFT_DELETE_SECONDS = 7 * DAY
 ABORT_DAYS = 7
 TMP_DAYS = 7
 TMP = "tmp/"
+LONGEST = 300
+"""Characters of rules in a command; with more of them, a person edits the file."""
 ABORT = "AbortIncompleteMultipartUpload"
 LIFECYCLE: tuple[Mapping[str, Any], ...] = (
     {"action": {"type": ABORT}, "condition": {"age": ABORT_DAYS}},
@@ -151,4 +153,8 @@ def _lifecycle_command(update: str, rules: list[Mapping[str, Any]]) -> str:
     if not rules:
         return f"{update} --clear-lifecycle"
     text = json.dumps({"rule": rules}, sort_keys=True)
-    return f"echo '{text}' > lifecycle.json && {update} --lifecycle-file=lifecycle.json"
+    write = f"echo '{text}' > lifecycle.json"
+    if len(write) > LONGEST or "'" in text:
+        read = update.replace(" update ", " describe ")
+        write = f"{read} --format='json(lifecycle_config)' > lifecycle.json; edit this file"
+    return f"{write}; {update} --lifecycle-file=lifecycle.json"

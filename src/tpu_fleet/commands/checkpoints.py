@@ -15,7 +15,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import
     bucket_and_folder,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.in_zone import in_zone
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, visible
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.bucket_places import (
+    OF_ZONES,
+    zones_of,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._google.checkpoints import (
     CheckpointFolder,
@@ -231,14 +236,27 @@ class Places:
     def of(self, run: Mapping[str, Any]) -> Iterator[Place]:
         """Yield the places of a run: one, or one on each slice that has its own folder."""
         name, address = str(run["name"]), str(checkpoint_folder(run) or "")
-        bucket = bucket_and_folder(address)
-        if bucket is not None:
-            yield InBucket(name, address, CheckpointFolder(self.apis(), *bucket))
+        if address.startswith("gs://"):
+            for one in self._in_zones(run, address):
+                yield self._in_bucket(name, one)
         elif address.startswith("/"):
             for one in map(str, run["slices"]):
                 yield self._on_slice(run, address, one)
         else:
             yield Nowhere(name, address, note="it declares no folder for checkpoints")
+
+    def _in_zones(self, run: Mapping[str, Any], address: str) -> list[str]:
+        """Return an address for each place in which a slice of the run may be, each once."""
+        data = {name: self.inventory.said(name, None) for name in OF_ZONES}
+        zones = zones_of({name: value for name, value in data.items() if value is not None})
+        own = [zone for one in run["slices"] for zone in zones.get(str(one), ())]
+        return list(dict.fromkeys(in_zone(address, zone) for zone in own or [""]))
+
+    def _in_bucket(self, name: str, address: str) -> Place:
+        bucket = bucket_and_folder(address)
+        if bucket is None:
+            return Nowhere(name, address, "it is no address of a bucket: write gs://BUCKET/FOLDER")
+        return InBucket(name, address, CheckpointFolder(self.apis(), *bucket))
 
     def _on_slice(self, run: Mapping[str, Any], folder: str, name: str) -> Place:
         known = self._fleet()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import requests
+from ansible_collections.tpu.fleet.plugins.module_utils._google.bucket_settings import wanted
 from emulator import Emulator
 
 Module = Callable[..., dict[str, Any]]
@@ -88,3 +89,30 @@ def test_an_api_that_is_not_enabled(
     assert set(failed) - {"slices"} == ({refused} if refused else set()), failed
     if refused:
         assert f"gcloud services enable {service}.googleapis.com" in failed[refused]
+
+
+def test_a_bucket_as_google_makes_it_is_a_finding_with_price_and_command(
+    cloud: Emulator, module: Module
+) -> None:
+    storage = f"{cloud.url}storage/v1/b"
+    for name, more in (("plain", {}), ("right", wanted())):
+        body = {"name": name, "location": "us-central2", **more}
+        requests.post(storage, json=body, timeout=10).raise_for_status()
+    upload = f"{cloud.url}upload/storage/v1/b/plain/o"
+    for step in (100, 200):
+        query = {"uploadType": "media", "name": f"lm/{step}.pt"}
+        requests.post(upload, params=query, data=b"x" * 1000, timeout=10).raise_for_status()
+    buckets = [
+        {"name": name, "zones": ["us-central2-b"], "folders": ["lm/"]}
+        for name in ("plain", "right")
+    ]
+    args = {"project": cloud.project, "api_endpoint": cloud.url, "slices": [SOLO]}
+    found = module("fleet_doctor", {**args, "allocations": [V4], "buckets": buckets})
+    rows = [row for row in found["findings"] if row["check"] == "buckets"]
+    assert [(row["subject"], row["status"], row["case"]) for row in rows] == [
+        ("plain", "warn", "soft_delete"),
+        ("plain", "warn", "no_abort"),
+        ("right", "ok", "ok"),
+    ]
+    assert "which is $" in rows[0]["says"]
+    assert "update gs://plain --soft-delete-duration=0" in rows[0]["remedy"]

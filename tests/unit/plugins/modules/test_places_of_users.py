@@ -426,7 +426,14 @@ def test_no_folder_for_a_bucket_is_made_where_somebody_leads_root(
     (theirs / "data").symlink_to(shared)
     entry = {"bucket": "b", "path": f"{shared}/fine", "cache_dir": None}
     entry[key] = f"{theirs}/data/x"
-    settings = {"buckets": [entry], "slice": "", "apt_uri": "", "apt_key": "", "version": ""}
+    settings = {
+        "buckets": [entry],
+        "slice": "",
+        "zone": "",
+        "apt_uri": "",
+        "apt_key": "",
+        "version": "",
+    }
     monkeypatch.setattr(bucket_mount, "role_module", lambda **_more: (FakeModule(), settings))
     monkeypatch.setattr(bucket_mount.buckets, "apt_files", lambda *_words: {})
     monkeypatch.setattr(bucket_mount.Mounter, "version", lambda _self: "3.0")

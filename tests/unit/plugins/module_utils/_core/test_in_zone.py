@@ -22,7 +22,8 @@ def test_without_a_zone_it_stays() -> None:
 
 
 def test_what_varies_and_what_is_unknown() -> None:
-    assert varies("lab-{zone}") and not varies("lab-{place}")
+    assert varies("lab-{zone}")
+    assert not varies("lab-{place}")
     assert unknown_placeholder("gs://{region}-{place}/x") == "{place}"
     assert unknown_placeholder("gs://{region}-{zone}/x") == ""
 

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.quotas import quotas_of
+from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import (
+    UNFINISHED,
+    WHOLE,
+    Checkpoint,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.check import examine
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.controller import (
     CHECKS,
@@ -14,11 +19,13 @@ from ansible_collections.tpu.fleet.plugins.module_utils._doctor.controller impor
     limit_of,
     ssh_case,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor.remote import wanted
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.remote import pace, wanted
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.report import report
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.slice import (
     CHECKS as SLICE_CHECKS,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._google import bucket_settings
+from ansible_collections.tpu.fleet.plugins.module_utils._google.storage_prices import GB
 
 API = {"error": "", "remedy": "", "project": "p", "zones": 3, "unreachable": [], "ahead": 0.2}
 MISSING = {"name": "big", "phase": "not created", "text": "nothing was requested yet"}
@@ -35,7 +42,23 @@ WISH = {
     "units": 8,
 }
 ON_COMPUTE = {**WISH, "api": "compute"}
-BUCKET = {"name": "b", "location": "EUROPE-WEST4", "error": ""}
+BUCKET: dict[str, Any] = {
+    "name": "b",
+    "location": "EUROPE-WEST4",
+    "resource": {"name": "b", "location": "EUROPE-WEST4", **bucket_settings.wanted()},
+    "zones": ["europe-west4-a"],
+    "folders": ["lm/"],
+    "saves": [{"bytes": 100.0 * GB, "seconds": 3600.0}],
+    "error": "",
+}
+
+
+def bucket(**changes: Any) -> dict[str, Any]:
+    return {**BUCKET, "resource": {**BUCKET["resource"], **changes}}
+
+
+WEEK = {"retentionDurationSeconds": "604800"}
+BY_AGE = {"action": {"type": "Delete"}, "condition": {"age": 7}}
 NOTICE = {"field": "fleet_slices[0].tier", "message": "is dear", "remedy": "Take another"}
 WORKER = {
     "slice": "solo",
@@ -72,7 +95,6 @@ def facts(**changes: Any) -> dict[str, Any]:
         "grant": GRANT,
         "quota": {"error": "", "metrics": [metric(SPOT, (64, {}))]},
         "wanted": [WISH],
-        "zones": ["europe-west4-a"],
         "buckets": [BUCKET],
         "notices": [],
     }
@@ -143,8 +165,18 @@ CONTROLLER: list[tuple[dict[str, Any], list[str]]] = [
         [],
     ),
     ({"buckets": [{**BUCKET, "error": "there is none"}]}, ["buckets unreadable fail"]),
-    ({"buckets": [{**BUCKET, "location": "US-EAST1"}]}, ["buckets far warn"]),
-    ({"buckets": [{**BUCKET, "location": "EU"}]}, []),
+    ({"buckets": [bucket(location="US-EAST1")]}, ["buckets far fail"]),
+    ({"buckets": [bucket(location="EU")]}, ["buckets multi_region warn"]),
+    ({"buckets": [{**bucket(location="US-EAST1"), "zones": []}]}, []),
+    ({"buckets": [bucket(softDeletePolicy=WEEK)]}, ["buckets soft_delete warn"]),
+    ({"buckets": [{**bucket(softDeletePolicy=WEEK), "folders": []}]}, []),
+    ({"buckets": [bucket(versioning={"enabled": True})]}, ["buckets versioning warn"]),
+    ({"buckets": [bucket(storageClass="NEARLINE")]}, ["buckets storage_class warn"]),
+    ({"buckets": [bucket(lifecycle={})]}, ["buckets no_abort warn"]),
+    (
+        {"buckets": [bucket(lifecycle={"rule": [BY_AGE, *bucket_settings.LIFECYCLE]})]},
+        ["buckets deletes_checkpoints fail"],
+    ),
 ]
 
 
@@ -479,3 +511,30 @@ def test_a_worker_on_which_a_run_is_well_is_not_named() -> None:
     found = report({"findings": [row("ok")], "workers": {}}, answers, asked)
     rows = [(one["host"], one["says"]) for one in found["rows"] if one["check"] == "runs"]
     assert rows == [("pair-w0", "running, attempt 1"), ("pair-w1", "no agent")]
+
+
+def said_of(one: dict[str, Any]) -> list[str]:
+    rows = [row for row in examine(CHECKS, facts(buckets=[one])) if row.check == "buckets"]
+    return [f"{row.says}. {row.remedy}" for row in rows]
+
+
+def test_what_deleted_checkpoints_cost_is_said() -> None:
+    [said] = said_of(bucket(softDeletePolicy=WEEK))
+    # 168 of 100 GB, at two cents each.
+    assert "keeps each deleted checkpoint for 7 days and bills it" in said
+    assert "about 168 of them, 16,800.0 GB, which is $336.00 a month" in said
+    assert "gcloud storage buckets update gs://b --soft-delete-duration=0" in said
+    [said] = said_of({**bucket(softDeletePolicy=WEEK), "saves": []})
+    assert "at $0.02 a month for a gigabyte" in said
+    [said] = said_of({**bucket(softDeletePolicy=WEEK), "location": "MARS-EAST1"})
+    assert "their price is not known here" in said
+    [said] = said_of(bucket(versioning={"enabled": True}))
+    assert "stays for good" in said
+    assert "about 720 of them, 72,000.0 GB, which is $1,440.00 a month" in said
+
+
+def test_the_pace_of_a_run_is_that_of_its_whole_checkpoints() -> None:
+    whole = [Checkpoint(str(n), n, WHOLE, at=n * 600.0, size=n) for n in (1, 2, 4)]
+    half = Checkpoint("9", 9, UNFINISHED, at=5400.0, size=9)
+    assert pace([half, *reversed(whole)]) == {"bytes": 4.0, "seconds": 900.0}
+    assert pace([half, whole[0]]) is None

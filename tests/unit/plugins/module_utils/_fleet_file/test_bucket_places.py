@@ -126,4 +126,16 @@ def test_what_is_unknown_is_warned_of_with_a_remedy() -> None:
     assert "create gs://lab-us-east1 --location=us-east1" in places.missing("lab-us-east1")
     assert places.missing("lab-us-east1").startswith("fleet_runs[0].checkpoint_dir: ")
     said = places.hidden("lab-us-east1", "Permission denied.")
-    assert "(Permission denied)" in said and "storage.buckets.get" in said
+    assert "(Permission denied)" in said
+    assert "storage.buckets.get" in said
+
+
+def test_what_the_doctor_asks_for() -> None:
+    runs = [
+        {"name": "lm", "slices": ["two"], "checkpoint_dir": "gs://lab/lm", "cross_region": "allow"},
+        {"name": "x", "slices": ["solo"], "checkpoint_dir": "gs://lab", "command": "a gs://data/x"},
+    ]
+    assert Places.declared({**DATA, "fleet_runs": runs}).asked()[:2] == [
+        {"name": "data", "zones": ["us-central2-b"], "folders": []},
+        {"name": "lab", "zones": ["us-central2-b"], "folders": ["lm/", ""]},
+    ]

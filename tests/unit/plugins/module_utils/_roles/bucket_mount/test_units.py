@@ -1,8 +1,6 @@
-"""Units of buckets, and where buckets should be."""
+"""Units of buckets."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.bucket_mount.units import (

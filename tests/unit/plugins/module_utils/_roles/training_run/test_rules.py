@@ -14,7 +14,9 @@ def problems(place: str) -> list[str]:
     return [text for text in found if "checkpoint_dir" in text]
 
 
-@pytest.mark.parametrize("place", ["gs://lab-ckpt/digits", "gs://lab-ckpt", "/mnt/ckpt", ""])
+@pytest.mark.parametrize(
+    "place", ["gs://lab-ckpt/digits", "gs://lab-ckpt", "/mnt/ckpt", "", "gs://lab-{region}/{zone}"]
+)
 def test_where_checkpoints_may_be(place: str) -> None:
     assert problems(place) == []
 
@@ -24,3 +26,8 @@ def test_the_address_of_a_bucket(place: str) -> None:
     (text,) = problems(place)
     assert f"fleet_runs[0].checkpoint_dir = {place!r}: is not the address" in text
     assert "gs://BUCKET/FOLDER" in text
+
+
+def test_only_region_and_zone_are_replaced() -> None:
+    (text,) = problems("gs://lab-{place}/x")
+    assert "has {place}, which is neither region nor zone. Write {region} or {zone}" in text

@@ -219,7 +219,6 @@ def facts_of(
 ) -> dict[str, Any]:
     """Return what the checks of this computer and the project decide about."""
     params = module.params
-    workers = params["workers"] or []
     facts: dict[str, Any] = {name: found[name] for name in LOOKS if name in found}
     said_once = {"error": "", "declared": True, "warnings": [], "dead": [], "missing": []}
     said_once["metrics"] = []

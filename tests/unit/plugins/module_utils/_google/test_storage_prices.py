@@ -17,7 +17,8 @@ from tpu_local_cloud.model.shared import catalog
         ("US-CENTRAL1", "STANDARD", 0.020), ("us-east4", "STANDARD", 0.023),
         ("us-central1", "NEARLINE", 0.010), ("us-central1", "ARCHIVE", 0.0012),
         ("us-east4", "NEARLINE", 0.013), ("us-central2", "STANDARD", 0.020),
-        ("US", "STANDARD", 0.026), ("NAM4", "STANDARD", 0.044), ("mars-east1", "STANDARD", None), ("", "", None),
+        ("US", "STANDARD", 0.026), ("NAM4", "STANDARD", 0.044),
+        ("mars-east1", "STANDARD", None), ("", "", None),
         ("us-central1", "REGIONAL", None), ("mars-east1", "NEARLINE", None),
     ],
 )  # fmt: skip

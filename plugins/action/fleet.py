@@ -30,6 +30,7 @@ from ..module_utils._fleet.forecast import forecast
 from ..module_utils._fleet.plan_terms import Action, Status
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
 from ..module_utils._fleet.resting import Rest, RestBook, book_of
+from ..module_utils._fleet.spend import budget_of
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
 from ..module_utils._fleet_file.prices import parse_prices
@@ -153,6 +154,7 @@ class _Work:
         if applier.world is not None:
             prices = parse_prices(self._params["prices"])
             told = forecast(self._fleet, applier.world, plan, prices)
+            told |= {"budget": budget_of(self._params, self._client, applier.world.now)}
             progress.note("plan", **told, orphans=[*map(str, plan.orphans)], prunes=plan.prunes)
         return Result(plan.actions, plan.statuses, plan)
 
@@ -260,10 +262,16 @@ def _resting(params: Mapping[str, Any], fleet: Fleet) -> dict[str, Rest]:
     wants = {want.name: want for want in fleet.slices}
     found = {}
     for item in params["finish"]:
-        want = wants[item["name"]]
-        if not want.mark:
+        want, held = wants[item["name"]], item["how"]
+        if not want.mark and not held:
             raise BadRequest(f"Of the runs of {want.name} nothing is known: give marks.")
-        found[want.name] = Rest(want.on_finish, want.mark, ends=item["ends"], why=item["why"])
+        found[want.name] = Rest(
+            held or want.on_finish,
+            want.mark,
+            ends=item["ends"],
+            why=item["why"],
+            held=bool(held),
+        )
     return found
 
 

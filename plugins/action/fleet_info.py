@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..module_utils._fleet.usage import DECLARED
+from ..module_utils._fleet_file.bucket_places import PLACED, Places
+from ..plugin_utils._fleet.check import readable
 from ..plugin_utils._fleet.declared import Declared
 
 
@@ -15,4 +17,6 @@ class ActionModule(Declared):
 
     def declared(self) -> dict[str, Any]:
         """Return what the variables say."""
-        return self.said(**DECLARED)
+        given = {name: self.vars[name] for name in PLACED if name in self.vars}
+        places = Places.declared(readable(given, self._templar.template))
+        return {**self.said(**DECLARED), "buckets": places.buckets()}

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from ..module_utils._core.worker_words import READERS, shown
 from ..module_utils._host.run_states import ENDED_OR_STOPPED, FAILED, REFUSED
 from ..module_utils._host.runs import BACK
@@ -56,7 +58,8 @@ class ActionModule(Declared):
         found = read_answer(answer, "runs" if about == "due" else about, host)
         if about == "standing":
             runs = [run["run"] for run in found["runs"] if run["state"] not in ENDED_OR_STOPPED]
-            needed = [*found["used"], *(f"run {run} has not ended" for run in runs)]
+            people = found["used"] if boolean(self._task.args.get("people", True)) else []
+            needed = [*people, *(f"run {run} has not ended" for run in runs)]
             if needed:
                 name = self.vars.get("tpu_vm_name", "The worker")
                 return {"failed": True, "msg": f"{name} is kept: {'; '.join(needed)}."}

@@ -38,8 +38,8 @@ options:
       - The slices, as C(fleet_slices) of the fleet file has them. Every key is explained in
         C(docs/fleet-file.md) of the collection.
       - Where it is not given, they are those of the fleet file, and so are O(disks), O(zone),
-        O(allocations), O(prices), O(warn_before), O(owner), O(self_setup), O(prune) and O(marks)
-        where they are not given; each is taken from the variable of the play that says it.
+        O(allocations), O(prices), O(budget), O(warn_before), O(owner), O(self_setup), O(prune) and
+        O(marks) where they are not given; each is taken from the variable of the play that says it.
     type: list
     elements: dict
     default: []
@@ -65,6 +65,11 @@ options:
     type: list
     elements: dict
     default: []
+  budget:
+    description:
+      - What the slices may cost, as C(fleet_budget) of the fleet file has it. The watcher counts;
+        in check mode, what is spent and left is shown.
+    type: dict
   warn_before:
     description: How long before the end of an allocation to warn.
     type: str
@@ -144,6 +149,12 @@ options:
         description: The ends of its runs for which it applies.
         type: str
         default: ''
+      how:
+        description:
+          - Whether to stop or delete it, in place of its C(on_finish), because O(budget) is spent.
+            It then rests until O(wake) names it, whatever becomes of its runs.
+        type: str
+        choices: [stop, delete]
   wake:
     description: Slices that rest and are wanted again, or V(all).
     type: list

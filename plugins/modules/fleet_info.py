@@ -13,7 +13,8 @@ description:
   - Says what each node costs for an hour, and what it has cost so far outside of the grant. A price
     that is not known is said to be unknown.
   - Prices are those of the table in the collection, with its date, or those given as O(prices).
-    They are list prices; your contract may have others, and disks and traffic are not in them.
+    They are list prices; your contract may have others, and traffic is not in them.
+  - Disks, addresses on Compute Engine and buckets cost beside the chips, and no grant pays them.
   - Run it on the controller. What is not given is taken from the variables of the fleet file.
 extends_documentation_fragment:
   - tpu.fleet.attributes.info
@@ -37,6 +38,11 @@ options:
     description: Value of the label C(tpu-fleet) of this fleet's resources.
     type: str
     default: managed
+  buckets:
+    description: Buckets whose contents are priced; those that the slices of the fleet file use.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: tpu.fleet.fleet
 """
@@ -134,6 +140,19 @@ nodes:
     workers:
       description: How many workers it has.
       type: int
+beside:
+  description:
+    - Disks of this fleet, addresses of its slices on Compute Engine, and O(buckets), each with
+      C(what), C(name), C(place), C(kind), C(amount) (gigabytes, or the number of addresses),
+      C(usd_per_month) and C(is_cut), which says that a bucket has more objects than were counted.
+  returned: success
+  type: list
+  elements: dict
+beside_unknown:
+  description: What of it could not be read, and why.
+  returned: success
+  type: list
+  elements: str
 queued:
   description:
     - The queued resources that still wait or have died, with C(name), C(zone), C(state),

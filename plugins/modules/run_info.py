@@ -29,6 +29,11 @@ options:
     type: str
     choices: [runs, standing, left, services, address, back, due, git_users]
     required: true
+  people:
+    description:
+      - With O(about=standing), whether a user who is logged in or holds a chip makes it fail.
+    type: bool
+    default: true
   due:
     description:
       - Names of the runs that should run; by default those that are declared and enabled for the

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from ansible_collections.tpu.fleet.plugins.doc_fragments.node import ModuleDocFragment
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import AROUND
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.budget import BUDGET
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
@@ -179,7 +180,7 @@ def page() -> str:
     parts += ["## Single variables", SCALARS_ABOUT, keys_table(SCALARS, {}), examples["fleet"]]
     variables = {
         **{name: Key("list", elements="dict", options=keys) for name, keys in LISTS.items()},
-        **{**NOTIFIED, **SELF_SETUP, **AROUND},
+        **{**NOTIFIED, **SELF_SETUP, **AROUND, **BUDGET},
     }
     for name, key in variables.items():
         see = f" {SEE_AROUND}" if name in AROUND else ""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import AROUND
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.budget import BUDGET
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
@@ -82,7 +83,7 @@ def schema() -> Schema:
             name: of(key, {"options": described_elsewhere(name)})
             for name, key in {**SCALARS, **AROUND, **SELF_SETUP}.items()
         },
-        **{name: of(key, {}) for name, key in NOTIFIED.items()},
+        **{name: of(key, {}) for name, key in {**NOTIFIED, **BUDGET}.items()},
         **{
             name: of(
                 Key("list", elements="dict", options=keys), {"options": described_elsewhere(name)}

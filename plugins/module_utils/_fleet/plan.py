@@ -266,6 +266,10 @@ class _Planner:
             never = self.room.never(place_of(queued), want.tier)
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
+        rest = resting(want, self.world)
+        if rest is not None and rest.held and not view.live:
+            for queued in list(view.queued):
+                self._let_queued_go(view, queued, f"{rest.why}; granted now, it would cost money")
         for queued in list(view.ended):
             # A request that failed never had a machine, so there is nothing to keep.
             if queued.state == "FAILED" or want.on_preempt == "recreate":

@@ -212,16 +212,23 @@ def is_leftover(node: Node) -> bool:
 
 
 def resting(want: Slice, world: World) -> Rest | None:
-    """Return why a declared slice is not wanted now: its runs have ended. None if it is wanted."""
+    """Return why a declared slice is not wanted now; None if it is wanted.
+
+    Its runs have ended, or a budget is spent.
+    """
     rest = world.rest.get(want.name)
-    if rest is None or rest.awake or want.on_finish == KEEP or rest.mark != want.mark:
+    if rest is None or rest.awake:
         return None
-    return rest
+    if rest.held:
+        return rest
+    return None if want.on_finish == KEEP or rest.mark != want.mark else rest
 
 
 def rest_text(rest: Rest) -> str:
     """Return why a slice rests, and what wakes it."""
     how = "stopped" if rest.how == "stop" else "deleted"
+    if rest.held:
+        return f"{how}, because {rest.why}; tpu-fleet slice wake brings it back"
     return f"{how}, because {rest.why}; a changed run or tpu-fleet slice wake brings it back"
 
 

@@ -44,6 +44,8 @@ class Rest:
     done: bool = False
     awake: bool = False
     """Whether a user has asked for the slice since."""
+    held: bool = False
+    """Whether a spent budget put it to rest: then only a user wakes it."""
 
 
 def marks_of(

@@ -19,6 +19,7 @@ from .._fleet_file.grant import (
     type_of,
 )
 from .._fleet_file.prices import DATE, SOURCES, parse_prices
+from .._google.apis import GoogleApis
 from .._tpu.client import Client
 from .._tpu.model import Node
 from .._tpu.queued_facts import reason_of
@@ -26,6 +27,7 @@ from .._tpu.queued_resources import QueuedResource
 from .._tpu.queued_spec import seconds_of
 from .._tpu.workers import maintenance_text, unavailable_reason, worker_count
 from .apis import everything
+from .beside import look
 from .costs import Cost, costs_of
 from .plan import plan_fleet
 from .plan_terms import ENDED, READY, World
@@ -82,7 +84,17 @@ def queued_row(queued: QueuedResource, owner: str) -> dict[str, Any]:
 def usage_of(params: Mapping[str, Any], client: Client) -> dict[str, Any]:
     """Return what module fleet_info returns, for its options."""
     world = world_of(params, client)
-    return usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
+    found = usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
+    return {**found, **beside_of(params, client, world.nodes)}
+
+
+def beside_of(
+    params: Mapping[str, Any], client: Client, nodes: Iterable[Node], buckets: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return what costs beside the chips; buckets are those of the options and these."""
+    names = sorted({*(params.get("buckets") or ()), *buckets})
+    seen = look(GoogleApis(client), nodes, params["owner"], names)
+    return {"beside": seen.rows, "beside_unknown": seen.unknown}
 
 
 def world_of(params: Mapping[str, Any], client: Client) -> World:

@@ -205,6 +205,7 @@ class Fleet:
         """Return the fleet that the module's options describe; their rules hold already."""
         zone, marks = params.get("zone"), params.get("marks") or {}
         finish = [str(item["name"]) for item in params.get("finish") or ()]
+        told = {str(item["name"]): item.get("how") for item in params.get("finish") or ()}
         teardown = frozenset(params.get("teardown") or ())
         grant = Grant.read(params.get("allocations"))
         disks = params.get("disks") or ()
@@ -213,7 +214,7 @@ class Fleet:
             for entry in params["slices"]
             for name in [entry["name"]]
         )
-        ends = {one.name: one.on_finish for one in slices}
+        ends = {one.name: told.get(one.name) or one.on_finish for one in slices}
         fleet = cls(
             project=project,
             slices=slices,

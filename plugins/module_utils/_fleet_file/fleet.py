@@ -11,13 +11,14 @@ from .._schema import values as rules
 from .._schema.keys import LISTS, SCALARS, Problem, by_rule, check_shape, text_of
 from .._schema.refs import user_remedy
 from .around import AROUND, check_around
+from .budget import BUDGET, check_budget
 from .grant import UNRESTRICTED, allocation_rules
 from .notify import NOTIFIED, check_notify
 from .prices import price_rules
 from .self_setup import SELF_SETUP, check_self_setup
 from .slices import check_slices
 
-VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP)
+VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP, *BUDGET)
 # What planner and watcher take of the fleet file: options of the module fleet, by their variables.
 PLANNED = {
     "slices": "fleet_slices",
@@ -25,6 +26,7 @@ PLANNED = {
     "zone": "fleet_zone",
     "allocations": "fleet_allocations",
     "prices": "fleet_prices",
+    "budget": "fleet_budget",
     "warn_before": "fleet_allocation_warn_before",
     "owner": "fleet_owner",
     "self_setup": "fleet_self_setup",
@@ -55,6 +57,7 @@ def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:
     problems += check_notify(data)
     problems += check_self_setup(data)
     problems += price_rules(data)
+    problems += check_budget(data)
     return problems
 
 

@@ -26,6 +26,7 @@ EVENTS = (
     "preempted",
     "healed",
     "grant_ending",
+    "budget",
     "watcher_trouble",
 )
 # How a message gets to people: each entry has one of these.

@@ -239,7 +239,7 @@ def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
         message = "has nothing to do, as on_finish says keep"
         remedy = "Set on_finish to stop or delete, or leave it out"
         problems.append(Problem(f"{field}.idle_after", entry["idle_after"], message, remedy))
-    obstacle = _why_never_stopped(one) if how == "stop" else ""
+    obstacle = why_never_stopped(one) if how == "stop" else ""
     if obstacle:
         message = f"cannot be done with this slice: the API {obstacle}"
         problems.append(
@@ -248,7 +248,8 @@ def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
     return problems
 
 
-def _why_never_stopped(one: Slice) -> str:
+def why_never_stopped(one: Slice) -> str:
+    """Return why the API does not stop a slice, or starts it never again; empty if it does."""
     for kind in one.types:
         known = parse_accelerator(kind)
         workers = one.shape_workers or (known.workers if known is not None else 1)

@@ -81,13 +81,14 @@ def empty_values() -> dict[str, Any]:
     """Return what an empty section is, by variable. Without a grant, none is declared."""
     # Seldom needed, and all rules of the fleet file: 0.08 s of each start of Ansible.
     from ...module_utils._fleet_file.around import AROUND
+    from ...module_utils._fleet_file.budget import BUDGET
     from ...module_utils._fleet_file.check import role_keys
     from ...module_utils._fleet_file.notify import NOTIFIED
     from ...module_utils._fleet_file.self_setup import SELF_SETUP
     from ...module_utils._schema.keys import LISTS, WORDS, Key
     from .._roles.specs import fleet_options
 
-    keys = {**role_keys(fleet_options()), **AROUND, **NOTIFIED, **SELF_SETUP}
+    keys = {**role_keys(fleet_options()), **AROUND, **NOTIFIED, **SELF_SETUP, **BUDGET}
     keys |= {name: Key("list") for name in LISTS if name not in WORDS}
     return {
         name: [] if key.type == "list" else {}

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import STUCK
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import RUNNING
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import maintenance_text
@@ -28,7 +29,7 @@ from ..history.store import HistoryError
 from ..show.console import wide_console
 from ..show.cost import dollars, idle_price
 from ..show.figures import amount
-from ..show.fleet import API, NOTHING, costs_table, grant_table, planned, queue_table
+from ..show.fleet import API, NOTHING, beside_table, costs_table, grant_table, planned, queue_table
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
 from ..show.waiting import waiting_for
@@ -136,11 +137,14 @@ class Looked:
     """The fleet's name for people."""
 
 
-def look_at_fleet() -> Looked:
-    """Ask the API for workers, grant, queue and costs of the fleet in this folder."""
+def look_at_fleet(beside: bool = False) -> Looked:
+    """Ask the API for workers, grant, queue and costs of the fleet in this folder.
+
+    `beside` also asks for what costs beside the chips, which takes longer.
+    """
     inventory = read_inventory()
     known = Known(NO_CONFIG, inventory.fleet())
-    return Looked(inventory, known, read_fleet(inventory), name_of(inventory))
+    return Looked(inventory, known, read_fleet(inventory, beside), name_of(inventory))
 
 
 def name_of(inventory: Inventory) -> str:
@@ -153,7 +157,7 @@ def name_of(inventory: Inventory) -> str:
 def collect() -> tuple[list[Row], Answers, FleetView]:
     """Ask the API and the workers of the fleet in this folder."""
     with waiting_for("Asking the API for nodes, grant and costs"):
-        seen = look_at_fleet()
+        seen = look_at_fleet(beside=True)
     known = seen.known
     # Their addresses were just read from the API, so no second read is needed.
     workers = list(known.fleet.targets)
@@ -228,6 +232,7 @@ def show(
         tables += [queue_table(view)] if view.queued else []
         tables += [grant_table(view)]
         tables += [costs_table(view)] if view.nodes else []
+        tables += [beside_table(view.beside)] if view.beside else []
     tables += [use_table(use)] if use and use.whole.hours else []
     if not (rows or view.nodes or view.queued or view.problem):
         console.print(f"{NOTHING}\n", soft_wrap=True)
@@ -237,6 +242,8 @@ def show(
         price = idle_price(chips.idle_usd, chips.idle_billed)
         told = f"{chips.idle} of {chips.all} chips are idle ({', '.join(chips.slices)}): {price}."
         console.print(told, style="yellow", soft_wrap=True)
+    for line in lines_of(view.budget):
+        console.print(f"Budget: {line}.", soft_wrap=True, markup=False)
     if view.problem:
         console.print(f"Grant and costs are unknown: {view.problem}", style="red", soft_wrap=True)
     for line in view.warnings:

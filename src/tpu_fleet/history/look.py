@@ -76,6 +76,8 @@ def of_view(look: Look, view: FleetView) -> None:
             for entry in view.grant.get("allocations", ())
         },
     }
+    if view.beside is not None:
+        look.facts["beside"] = view.beside
     look.facts["queued"] = {one["name"]: one["reason"] for one in view.queued}
 
 

@@ -157,6 +157,8 @@ class Page:
     events: list[Event] = field(default_factory=list)
     more_events: int = 0
     prices: str = ""
+    beside: list[dict[str, Any]] = field(default_factory=list)
+    """What costs beside the chips, as the last `tpu-fleet status` has seen it."""
     chips: Chips = NO_CHIPS
 
 
@@ -223,6 +225,7 @@ def page_of(
     _use_and_money(page)
     _grant(page, grant, looked("grant"), now, _body(facts, "grant", {}).get("left", {}))
     page.prices = str(_body(facts, "grant", {}).get("prices", ""))
+    page.beside = _body(facts, "beside", [])
     news = story.news_of(events)
     page.events = news[-MOST_EVENTS:][::-1]
     page.more_events = max(0, len(news) - MOST_EVENTS)

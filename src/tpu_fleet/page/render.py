@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from ..show.cost import days_left, idle_price
+from ..show.cost import amount_of, days_left, idle_price
 from ..show.figures import amount, loss_text, speed_text
 from . import words
 from .model import Page
@@ -75,6 +75,7 @@ def _template() -> Template:
         long=words.long,
         loss_text=loss_text,
         amount=amount,
+        amount_of=amount_of,
         number=words.number,
         percent=words.percent,
         said=words.said,

@@ -54,3 +54,10 @@ def total(nodes: Sequence[Mapping[str, Any]], key: str) -> str:
     missing = len(nodes) - len(known)
     text = dollars(sum(known))
     return f"{text} and {missing} {UNKNOWN}" if missing else text
+
+
+def amount_of(row: Mapping[str, Any]) -> str:
+    """Format how much there is of something that costs."""
+    if row["what"] == "addresses":
+        return f"{row['amount']:g}"
+    return f"{row['amount']:,.1f} GB"

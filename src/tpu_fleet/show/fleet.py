@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from ..workers.inventory.fleet_facts import FleetView
-from .cost import dollars, per_hour, time_left, total
+from .cost import amount_of, dollars, per_hour, time_left, total
 from .table import Column, Table
 
 API = Column("API", if_mixed=True)
@@ -72,6 +75,34 @@ def costs_table(view: FleetView) -> Table:
         f"Outside the grant: now {total(view.nodes, 'usd_per_hour_billed')} an hour, so far "
         f"{total(view.nodes, 'usd_so_far')}. List prices of {view.prices['date']}: prices change, "
         "spot prices daily; set fleet_prices for yours."
+    )
+    return table
+
+
+def beside_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Draw what costs beside the chips."""
+    columns = (
+        Column("WHAT"),
+        Column("NAME"),
+        Column("PLACE", 2),
+        Column("KIND", 1),
+        Column("AMOUNT", right=True),
+        Column("A MONTH", right=True),
+    )
+    table = Table(columns, "Beside the chips")
+    for row in rows:
+        price = dollars(row["usd_per_month"])
+        table.add(
+            row["what"],
+            row["name"],
+            row["place"],
+            row["kind"].lower() or "-",
+            amount_of(row),
+            f"at least {price}" if row["is_cut"] else price,
+        )
+    table.caption = (
+        f"Together {total(rows, 'usd_per_month')} a month by list price. No grant of chips pays "
+        "it; traffic, and what soft delete keeps, are not in it."
     )
     return table
 

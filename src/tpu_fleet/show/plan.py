@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
+
 from ..workers.inventory.hosts import fold
 from ..workers.report import FINE, Failure, Report, grouped
 from .cost import dollars
@@ -94,6 +96,7 @@ def as_data(report: Report, code: int) -> dict[str, Any]:
         "not_declared": report.plan.get("orphans", []),
         "usd_per_hour": report.plan.get("usd_per_hour"),
         "usd_per_hour_billed": report.plan.get("usd_per_hour_billed"),
+        "budget": report.plan.get("budget"),
         "failures": [{"host": one.host, "text": one.text} for one in report.failures],
         "exit_code": code,
     }
@@ -114,7 +117,8 @@ def plan_text(report: Report) -> list[str]:
     orphans = report.plan.get("orphans", ())
     if orphans and not report.plan.get("prunes"):
         lines += _part("kept", [f"not declared, and left as it is: {', '.join(orphans)}"])
-    return [*lines, *_part("cost then", _cost(report.plan))]
+    lines += _part("cost then", _cost(report.plan))
+    return [*lines, *_part("budget", lines_of(report.plan.get("budget")))]
 
 
 def _unknown_rows(report: Report) -> list[str]:

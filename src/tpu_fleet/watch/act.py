@@ -37,8 +37,15 @@ class Act:
         for running in jobs.in_vain(lost, self._look.began):
             LOG.info("%s: lost while it was set up", ", ".join(running.job.slices))
             jobs.interrupt(running)
+        held = self._look.purse.acts and bool(self._look.finishes)
+        # A playbook that waits for capacity would keep them from ending for hours.
+        for running in jobs.running if held else ():
+            if running.job.finish is None:
+                jobs.interrupt(running)
         # An unneeded slice costs money, so ending it comes before requests.
         self._begin_rests()
+        if held:
+            return
         found = decide.jobs(
             state.memory,
             state.seen,

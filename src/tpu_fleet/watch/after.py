@@ -98,4 +98,4 @@ def done(
         known = replace(known, rest_failures=failures, rest_at=now + pause(failures, AGAIN, MOST))
         return known, [], outcome.says(name) or "the playbook failed; its log says why"
     known = replace(known, rest_failures=0, rest_at=0.0, idle_since=0.0)
-    return known, [tell.rests(name, finish.how, finish.why, finish.ends, now)], ""
+    return known, [tell.rests(name, finish.how, finish.why, finish.ends, now, finish.held)], ""

@@ -67,6 +67,8 @@ class Finish:
     how: str
     why: str
     ends: str = ""
+    held: bool = False
+    """Whether a spent budget asks for it, whatever its on_finish says."""
 
 
 @dataclass(frozen=True)

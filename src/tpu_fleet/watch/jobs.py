@@ -170,6 +170,7 @@ def variables_of(job: Job) -> dict[str, Any]:
     always = {"fleet_github_later": True}
     if job.finish:
         words = {"finish_why": job.finish.why, "finish_ends": job.finish.ends}
+        words |= {"finish_how": job.finish.how} if job.finish.held else {}
         return {"finish": job.slices[0], **words, **always}
     wait = "next" if job.asks else "none"
     return {"fleet_wait": wait, "workers_of": list(job.slices), **always}

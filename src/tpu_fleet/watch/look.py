@@ -23,6 +23,7 @@ from .decide import Finish, SliceSeen
 from .ground import Settings
 from .hosts import HostSeen, hear
 from .note import Notes
+from .purse import Purse
 from .read import read_settings, read_workers
 from .report import Report
 from .state import LONGEST, State
@@ -70,7 +71,8 @@ class Look:
         self.others: list[str] = []
         """Actions of the plan that belong to no declared slice."""
         self.finishes: dict[str, Finish] = {}
-        """The slices that are no longer needed."""
+        """The slices that are no longer needed, or cost more than the budget has."""
+        self.purse = Purse(state, report)
         self.runs: list[dict[str, Any]] = []
         self.looked_at = 0.0
         self.began = 0.0
@@ -130,6 +132,10 @@ class Look:
         state.memory, messages = decide.notice(state.memory, state.seen, now)
         messages += seen.grant_messages(self._applier.fleet, world, plan, now)
         self._report.tell(messages)
+        self.purse.look(self._applier.fleet, world)
+        if self.purse.presses:
+            # What the slices do has to be known before they are stopped.
+            self.expect_hosts()
         stuck = seen.stuck(plan)
         for name, text in stuck.items():
             self._report.worse(f"stuck:{name}", text)
@@ -210,9 +216,9 @@ class Look:
             self._report.better("page")
 
     def _look_after(self, looks: Looks, declared: Mapping[str, Sequence[str]]) -> None:
-        """Find the slices that are no longer needed."""
+        """Find the slices that are no longer needed, or cost more than the budget has."""
         state = self._state
-        self.finishes = {}
+        self.finishes = self._held(looks)
         for one in state.seen:
             if one.name not in looks or one.want.on_finish == KEEP:
                 continue
@@ -225,9 +231,16 @@ class Look:
             )
             state.memory = state.memory.with_slice(one.name, known)
             if finish is not None:
-                self.finishes[one.name] = finish
+                self.finishes.setdefault(one.name, finish)
             elif after.in_use(looks[one.name]):
                 self._report.better(f"rest:{one.name}")
+
+    def _held(self, looks: Looks) -> dict[str, Finish]:
+        """Stop runs for a spent budget; return the slices to stop or delete for it."""
+        if not self.purse.acts:
+            return {}
+        known = read_known(self._state.ground.sources, os.environ)
+        return self.purse.measures(looks, known.fleet if known else None)
 
     def _read_workers(self) -> Known | None:
         """Read where the workers are now."""

@@ -203,6 +203,7 @@ class Watcher:
                 for known in [state.memory.slice(one.name)]
             ],
             "runs": self.look.runs,
+            "budget": self.look.purse.facts(),
             "playbooks": [
                 {"slices": list(one.job.slices), "why": list(one.job.why), "log": str(one.log)}
                 for one in self._jobs.running

@@ -71,6 +71,8 @@ class Memory:
     next_at: float = 0.0
     pids: Mapping[str, float] = field(default_factory=dict)
     """Running playbooks, and when they were started."""
+    spend: Mapping[str, Any] = field(default_factory=dict)
+    """What the slices have cost, as `spend.Spend` writes it; empty without a budget."""
     clock: Mapping[str, Any] = field(default_factory=dict)
     """The stored reading of the clock that all these times use."""
 
@@ -105,7 +107,7 @@ class Memory:
         troubles = {key: Trouble(**one) for key, one in (data.get("troubles") or {}).items()}
         plain = {
             key: data[key]
-            for key in ("known", "book", "failures", "next_at", "pids")
+            for key in ("known", "book", "failures", "next_at", "pids", "spend")
             if key in data
         }
         reading = data.get("clock") or {}

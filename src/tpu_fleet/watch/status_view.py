@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
 from rich.console import Console
 
 from ..show.table import Column, Table, print_tables
@@ -45,6 +46,8 @@ def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
         slices.add(one["name"], one["phase"], due or "-", notes=[one["text"]])
     if status["slices"]:
         print_tables(console, slices)
+    for line in lines_of(status.get("budget")):
+        console.print(f"Budget: {line}", markup=False, soft_wrap=True)
     for book in status["playbooks"]:
         console.print(
             f"A playbook runs: {'; '.join(book['why'])}. Log: {book['log']}", markup=False

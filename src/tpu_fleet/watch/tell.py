@@ -145,19 +145,23 @@ def more_runs(name: str, runs: Sequence[RunView], now: float) -> Message:
     )
 
 
-def rests(name: str, how: str, why: str, ends: str, now: float) -> Message:
-    """Return the message that an unneeded slice was stopped or deleted."""
+def rests(name: str, how: str, why: str, ends: str, now: float, held: bool = False) -> Message:
+    """Return the message that a slice was stopped or deleted; `held`: for a spent budget."""
     was = "deleted" if how == "delete" else "stopped"
     disks = "its data disks are" if how == "delete" else "its disks are"
+    again = (
+        f"Its runs are kept stopped. To go on, raise fleet_budget or wait for the next period; "
+        f"then run: tpu-fleet slice wake {name}, and tpu-fleet start RUN"
+        if held
+        else f"To start it again, change one of its runs, or run: tpu-fleet slice wake {name}"
+    )
     return Message(
         event="finished",
         title=f"{name} was {was}",
         text=(
             f"{why[:1].upper()}{why[1:]}. The results of its runs are on the watcher's "
             "computer, in the folder collected. The chips no longer cost anything; "
-            f"{disks} kept, and billed as disks.\n"
-            f"To start it again, change one of its runs, or run: "
-            f"tpu-fleet slice wake {name}"
+            f"{disks} kept, and billed as disks.\n{again}"
         ),
         at=now,
         slice=name,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
 from emulator import Emulator
 
 Module = Callable[..., dict[str, Any]]
@@ -70,3 +71,27 @@ def test_a_zone_that_nobody_could_ask(cloud: Emulator, module: Module) -> None:
     cloud.fault("unreachable", match={"zone": "europe-west4-b"})
     result = module("fleet_info", {"allocations": "unrestricted"})
     assert result["unreachable_zones"] == ["europe-west4-b"]
+
+
+def test_what_costs_beside_the_chips(cloud: Emulator, module: Module) -> None:
+    disk = {"name": "data", "zone": cloud.zone, "size_gb": 100, "type": "pd-balanced"}
+    assert module("disk", disk)["rc"] == 0
+    body = {"name": "lab", "location": "us-central2"}
+    requests.post(f"{cloud.url}storage/v1/b", json=body, timeout=10).raise_for_status()
+    upload = f"{cloud.url}upload/storage/v1/b/lab/o"
+    query = {"uploadType": "media", "name": "lm/1.pt"}
+    requests.post(upload, params=query, data=b"x" * 4096, timeout=10).raise_for_status()
+    result = module("fleet_info", {"allocations": [V4], "buckets": ["lab", "gone"]})
+    found = {row["name"]: row for row in result["beside"]}
+    assert (found["data"]["amount"], found["data"]["usd_per_month"]) == (100, pytest.approx(10))
+    assert found["lab"]["amount"] * (1 << 30) == pytest.approx(4096)
+    assert found["lab"]["usd_per_month"] == pytest.approx(0.02 * 4096 / (1 << 30))
+    assert result["beside_unknown"] == ["bucket gone: there is no such bucket"]
+
+
+def test_who_may_not_see_disks_is_told_so(cloud: Emulator, module: Module) -> None:
+    cloud.fault("iam_denied", match={"service": "compute"})
+    result = module("fleet_info", {"allocations": [V4]})
+    assert result["rc"] == 0
+    assert result["beside"] == []
+    assert result["beside_unknown"][0].startswith("disks: ")

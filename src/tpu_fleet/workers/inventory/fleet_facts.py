@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,11 +11,17 @@ from ansible_collections.tpu.fleet.plugins.module_utils._ansible.api_module impo
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import World
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import book_of
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import budget_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import (
     DECLARED,
+    beside_of,
     missing_slices,
     usage_at,
     world_of,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.bucket_places import (
+    PLACED,
+    Places,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP, Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
@@ -39,6 +46,10 @@ class FleetView:
     missing: list[dict[str, Any]] | None = None
     """The declared slices without a node; None if the fleet file could not be read."""
     problem: str = ""
+    beside: list[dict[str, Any]] | None = None
+    """What costs beside the chips; None if it was not asked for."""
+    budget: dict[str, Any] | None = None
+    """The budget with what is spent and left; None without one, or if it was not asked for."""
 
 
 def view_of(
@@ -52,6 +63,7 @@ def view_of(
     unknown = (
         [f"not counted, because these zones did not answer: {unreachable}"] if unreachable else []
     )
+    unknown += [f"not in the costs: {why}" for why in usage.get("beside_unknown", ())]
     return FleetView(
         grant=usage["grant"],
         nodes=usage["nodes"],
@@ -61,22 +73,37 @@ def view_of(
         now=usage["now"],
         unreachable_zones=usage["unreachable_zones"],
         missing=missing,
+        beside=usage.get("beside"),
+        budget=usage.get("budget"),
     )
 
 
-def read_fleet(inventory: Inventory) -> FleetView:
-    """Read from the API what the fleet uses."""
+def read_fleet(inventory: Inventory, beside: bool = False) -> FleetView:
+    """Read from the API what the fleet uses; `beside` also what costs beside the chips."""
     try:
         params = inventory.params(DOCUMENTATION, DECLARED)
         client = client_from(params)
         world = world_of(params, client)
         usage = usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
+        if beside:
+            usage |= beside_of(params, client, world.nodes, buckets_of(inventory))
+            told = {"budget": inventory.said("fleet_budget"), "owner": params["owner"]}
+            usage["budget"] = budget_of(told, client, world.now)
     except (TpuError, InventoryError) as error:
         return FleetView(problem=str(error))
     try:
         return view_of(usage, missing_of(inventory, client, world))
     except (TpuError, InventoryError) as error:
         return view_of(usage, None, f"the declared slices are not known: {error}")
+
+
+def buckets_of(inventory: Inventory) -> list[str]:
+    """Return the buckets that slices use, as far as the fleet file can be read."""
+    data = {}
+    for name in PLACED:
+        with contextlib.suppress(InventoryError):
+            data[name] = inventory.said(name)
+    return Places.declared({key: value for key, value in data.items() if value}).buckets()
 
 
 def missing_of(inventory: Inventory, client: Client, world: World) -> list[dict[str, Any]]:

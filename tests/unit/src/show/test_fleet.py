@@ -9,7 +9,7 @@ import pytest
 from tpu_fleet.commands.status import show
 from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.show.cost import dollars, per_hour, time_left, total
-from tpu_fleet.show.fleet import costs_table, grant_table, queue_table
+from tpu_fleet.show.fleet import beside_table, costs_table, grant_table, queue_table
 from tpu_fleet.show.table import Table, print_tables
 from tpu_fleet.workers.inventory.fleet_facts import FleetView, view_of
 
@@ -161,3 +161,15 @@ def test_zones_that_could_not_be_asked_are_a_warning() -> None:
     assert view.nodes == [NODE]
     assert view.warnings[0] == "it ends"
     assert "us-east1-d" in view.warnings[1]
+
+
+def test_what_costs_beside_the_chips() -> None:
+    disk = {"what": "disk", "name": "data", "place": "us-east1-d", "kind": "pd-ssd"}
+    row = {**disk, "amount": 100, "usd_per_month": 17.0, "is_cut": False}
+    bucket = {**row, "what": "bucket", "name": "lab", "amount": 2.5, "is_cut": True}
+    unknown = {**row, "what": "addresses", "name": "solo", "amount": 4, "usd_per_month": None}
+    text = " ".join(drawn(beside_table([row, bucket, unknown])).split())
+    assert "disk data us-east1-d pd-ssd 100.0 GB $17.00" in text
+    assert "2.5 GB at least $17.00" in text
+    assert "addresses solo us-east1-d pd-ssd 4 unknown" in text
+    assert "Together $34.00 and 1 unknown a month" in text

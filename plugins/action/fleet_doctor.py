@@ -27,7 +27,7 @@ from ..plugin_utils._fleet.declared import Declared
 # Options of the inventory file that say whom to ask, and as whom.
 SHARED = ("api_endpoint", "access_token", "service_account_file", "impersonate_service_account")
 # What the fleet file says, as variables fleet_<option>; and others.
-DECLARED = ("project", "api_endpoint", "allocations", "slices", "zone", "owner")
+DECLARED = ("project", "api_endpoint", "allocations", "slices", "zone", "owner", "budget")
 NAMED = {
     "warn_before": "fleet_allocation_warn_before",
     "ssh_key": "fleet_ssh_private_key_file",

@@ -42,6 +42,9 @@ options:
     type: list
     elements: dict
     default: []
+  budget:
+    description: What the slices may cost, as C(fleet_budget) of the fleet file has it.
+    type: dict
   zone:
     description: The zone of slices that name none.
     type: str

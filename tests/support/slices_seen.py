@@ -15,4 +15,5 @@ OF_THE_FILE = ("on_preempt", "on_finish", "idle_after", "mark")
 def slice_seen(name: str, phase: str, text: str = "", **more: Any) -> SliceSeen:
     """Return a slice in a phase; what the fleet file says of it is among the rest."""
     said = {key: more.pop(key) for key in OF_THE_FILE if key in more}
-    return SliceSeen(Slice(name, (), (), **said), Status(name, phase, text), **more)
+    want = Slice(name, more.pop("types", ()), (), **said)
+    return SliceSeen(want, Status(name, phase, text), **more)

@@ -147,7 +147,8 @@ def _missing(client: Client, params: Mapping[str, Any], world: World) -> list[di
     try:
         fleet = Fleet.from_params(params, client.project)
         missing = missing_slices(fleet, world)
-        if not missing or all(one.on_finish == KEEP for one in fleet.slices):
+        may_rest = fleet.holds or any(one.on_finish != KEEP for one in fleet.slices)
+        if not missing or not may_rest:
             return missing
         book = RestBook(lambda: Compute(GoogleApis(client)), fleet.owner, None).read()
     except TpuError:

@@ -194,6 +194,8 @@ class Fleet:
     stop: frozenset[str] = frozenset()
     # Slices to look after; of the others nothing is created, changed or deleted. Empty: all.
     only: frozenset[str] = frozenset()
+    # Whether a spent budget may put any slice to rest.
+    holds: bool = False
     # In seconds.
     warn_before: float = 7.0 * 86400
     _specs: dict[tuple[str, Place], NodeSpec] = field(
@@ -228,6 +230,7 @@ class Fleet:
             teardown=teardown | {name for name in finish if ends.get(name) == DELETE},
             stop=frozenset(name for name in finish if ends.get(name) == STOP),
             only=frozenset(params.get("only") or ()),
+            holds=(params.get("budget") or {}).get("on_exceed") in (STOP, DELETE),
             warn_before=parse_duration(params.get("warn_before") or "") or 0,
         )
         unknown = sorted(teardown - set(ends))

@@ -134,7 +134,7 @@ class Purse:
 
     def _decide(self, looks: Mapping[str, Mapping[str, HostSeen]]) -> decisions.Measures:
         state = self._state
-        if self.over is None:
+        if self.over is None or not self.acts:
             return decisions.Measures()
         return decisions.measures(
             self.over,

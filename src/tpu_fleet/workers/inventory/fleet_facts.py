@@ -110,6 +110,6 @@ def missing_of(inventory: Inventory, client: Client, world: World) -> list[dict[
     """Return the declared slices without a node; those that rest are not meant to have one."""
     params = inventory.planned()
     fleet = Fleet.from_params(params, client.project)
-    if any(one.on_finish != KEEP for one in fleet.slices):
+    if fleet.holds or any(one.on_finish != KEEP for one in fleet.slices):
         world = replace(world, rest=book_of(client, params["owner"], params["rest_file"]).read())
     return missing_slices(fleet, world)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
     REMOVED,
     RUNNING,
@@ -159,6 +160,7 @@ class Page:
     prices: str = ""
     beside: list[dict[str, Any]] = field(default_factory=list)
     """What costs beside the chips, as the last `tpu-fleet status` has seen it."""
+    budget: list[str] = field(default_factory=list)
     chips: Chips = NO_CHIPS
 
 
@@ -226,6 +228,7 @@ def page_of(
     _grant(page, grant, looked("grant"), now, _body(facts, "grant", {}).get("left", {}))
     page.prices = str(_body(facts, "grant", {}).get("prices", ""))
     page.beside = _body(facts, "beside", [])
+    page.budget = lines_of(_body(facts, "budget", None))
     news = story.news_of(events)
     page.events = news[-MOST_EVENTS:][::-1]
     page.more_events = max(0, len(news) - MOST_EVENTS)

@@ -208,7 +208,7 @@ class Look:
         if not news or settings is None or world is None:
             return
         self._kept, self._kept_at = phases, now
-        self._notes.looked(settings, world, state.seen, looks)
+        self._notes.looked(settings, world, state.seen, looks, self.purse.facts())
         trouble_with_it = self._notes.publish(settings)
         if trouble_with_it:
             self._report.worse("page", trouble_with_it)

@@ -68,12 +68,14 @@ class Notes:
         world: World,
         slices: Sequence[SliceSeen],
         looks: Mapping[str, Mapping[str, HostSeen]],
+        budget: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keep what the API and the workers said."""
+        """Keep what the API and the workers said, and what is left of the budget."""
         found = Look(time.time(), events=list(self._messages))
         params = {**settings.params, "prices": settings.prices or None}
         usage = usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
         look.of_view(found, view_of(usage, list(map(described, filter(is_missing, slices)))))
+        found.facts["budget"] = budget
         if looks:
             of_hosts(found, looks)
             self._note_stops(settings, looks)

@@ -81,8 +81,8 @@ ABOUT = {
     "costs.",
     "fleet_self_setup": "Where machines find what they set themselves up with when no controller "
     "does. See [self-setup.md](self-setup.md).",
-    "fleet_budget": "What the slices may cost by list prices, which `tpu-fleet watch` counts, and what "
-    "happens when that is spent. See [costs.md](costs.md).",
+    "fleet_budget": "What the slices may cost by list prices, which `tpu-fleet watch` counts, and "
+    "what happens when that is spent. See [costs.md](costs.md).",
     "fleet_notify": "Whom `tpu-fleet watch` notifies. See [watch.md](watch.md).",
     "fleet_services": "APIs of the project that `tpu.fleet.enable_api` enables, beside those that "
     "the fleet file needs.",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from .._core.in_zone import in_zone
 from .._roles.training_run.definition import checkpoint_folder
 from .._schema.keys import entries, text_of, texts_of
 from .._tpu.model import COMPUTE
@@ -50,7 +51,13 @@ class Notice:
 
 def notices(data: Data, now: datetime) -> list[Notice]:
     """Return the warnings about a fleet file whose values are right."""
-    found = (_ended(data, now), _checkpoints_lost(data), _no_account(data), _shared_accounts(data))
+    found = (
+        _ended(data, now),
+        _checkpoints_lost(data),
+        _left_behind(data),
+        _no_account(data),
+        _shared_accounts(data),
+    )
     return [notice for some in found for notice in some]
 
 
@@ -98,6 +105,25 @@ def _checkpoints_lost(data: Data) -> Iterator[Notice]:
                 f"run {run.get('name')} keeps its checkpoints in {folder}, on the boot disk of "
                 f"{where}: a preemption deletes this disk, and the run begins from step 0",
                 "Set it to a bucket (gs://BUCKET/FOLDER), or to a folder on a data disk",
+            )
+
+
+def _left_behind(data: Data) -> Iterator[Notice]:
+    """Yield the runs whose slice may move to a region in which they have no checkpoint yet."""
+    slices = _slices(data)
+    for field, run in entries(data, "fleet_runs"):
+        folder = text_of(run, "checkpoint_dir") or ""
+        moving = [
+            name
+            for name in _named(run) or slices
+            if name in slices and len({in_zone(folder, zone) for zone in slices[name].zones}) > 1
+        ]
+        if moving:
+            yield Notice(
+                f"{field}.checkpoint_dir",
+                f"run {run.get('name')} has a bucket in each region of {', '.join(moving)}: when "
+                "the slice is created in another region, the run begins there from step 0",
+                "Copy the newest checkpoint there before, or name the zones of one region",
             )
 
 

@@ -147,3 +147,35 @@ def test_a_grant_expires_for_what_allows_it(cloud: Emulator, ground: Any) -> Non
     done = fleet(ground, "allocation", "show")
     assert done.returncode == 2
     assert done.stderr.endswith("No such command 'allocation'. It is 'grant' now.\n")
+
+
+def test_a_bucket_in_another_region_is_refused_before_anything_changes(
+    cloud: Emulator, ground: Any
+) -> None:
+    for name, place in (("far", "europe-west4"), ("lab-us-central2", "us-central2")):
+        body = {"name": name, "location": place}
+        requests.post(f"{cloud.url}storage/v1/b", json=body, timeout=20).raise_for_status()
+    ground.declare({**FLEET, "fleet_runs": [{**RUN, "checkpoint_dir": "gs://far/digits"}]})
+    for words in (("plan",), ("apply", "--only", "slices")):
+        done = fleet(ground, *words)
+        assert done.returncode == 1, done.stdout + done.stderr
+        said = " ".join((done.stdout + done.stderr).split())
+        assert "fleet_runs[0].checkpoint_dir = 'gs://far/digits': bucket far is in" in said
+        assert "$50 a terabyte" in said
+        assert "cross_region: allow in fleet_runs[0]" in said
+    assert node_names(cloud) == set()
+    near = {**RUN, "checkpoint_dir": "gs://lab-{region}/digits"}
+    far = {**near, "command": "train gs://far/data", "cross_region": "allow", "name": "words"}
+    ground.declare({**FLEET, "fleet_runs": [near, far]})
+    done = fleet(ground, "plan")
+    assert done.returncode == 2, done.stdout + done.stderr
+
+
+def test_a_plan_shows_what_is_left_of_the_budget(cloud: Emulator, ground: Any) -> None:
+    ground.declare({**FLEET, "fleet_budget": {"per_day": 50}})
+    done = fleet(ground, "plan")
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "budget $0.00 of $50.00 spent today, $50.00 left: nothing was counted yet" in said
+    told = json.loads(fleet(ground, "plan", "--json").stdout)
+    assert told["budget"]["periods"][0]["left"] == 50.0

@@ -143,3 +143,14 @@ def test_a_bucket_for_which_a_machine_gets_no_token() -> None:
     assert "c has no service account on Compute Engine" in line
     assert told(fleet_slices=[{**COMPUTE, "service_account": OWN}], fleet_runs=[run]) == []
     assert told(fleet_slices=[STEADY], fleet_runs=[{**run, "slices": ["b"]}]) == []
+
+
+def test_a_run_that_moves_to_another_region_begins_there() -> None:
+    two = {**STEADY, "zone": None, "zones": ["us-east1-d", "europe-west4-a"]}
+    run = {**RUN, "slices": ["b"], "checkpoint_dir": "gs://lab-{region}/lr3"}
+    (line,) = told(fleet_slices=[two], fleet_runs=[run])
+    assert line.startswith("fleet_runs[0].checkpoint_dir: run lr3 has a bucket in each region of b")
+    assert "from step 0" in line
+    near = {**two, "zones": ["us-east1-d", "us-east1-c"]}
+    assert told(fleet_slices=[near], fleet_runs=[run]) == []
+    assert told(fleet_slices=[two], fleet_runs=[{**run, "checkpoint_dir": "gs://lab/lr3"}]) == []

@@ -101,8 +101,8 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         lines = "\n".join(f"  {problem}" for problem in verdict.problems)
         raise Refused(
             f"{count} {'place is' if count == 1 else 'places are'} in another region than a slice. "
-            f"Nothing was changed.\n{lines}\n",
-            remedy="Correct what the lines name and run it again.",
+            f"Nothing was changed.\n{lines}",
+            remedy="\nCorrect what the lines name and run it again.",
         )
     for warning in (*unknown, *verdict.warnings):
         module.warn(warning)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any
 
 from .._core.errors import NotFound, TpuError
 from .._core.ownership import OWNER_LABEL
 from .._google.apis import GoogleApis
+from .._google.checkpoints import size_of_bucket
 from .._google.disk_prices import address_usd_per_month, disk_usd_per_month
 from .._google.storage_prices import GB, usd_per_gb_month, usd_per_month
 from .._tpu.model import COMPUTE, Node
@@ -109,15 +109,7 @@ def _bucket(apis: GoogleApis, name: str) -> Beside:
     found = apis.find("storage", f"b/{name}")
     if found is None:
         raise NotFound("there is no such bucket")
-    query = {"fields": "items(size),nextPageToken", "maxResults": 1000}
-    pages = apis.transport("storage").pages(f"b/{name}/o", query)
-    size = sum(_size(item) for page in islice(pages, PAGES) for item in page.get("items") or ())
-    is_cut = next(pages, None) is not None
+    size, is_cut = size_of_bucket(apis, name, PAGES)
     place, kind = str(found.get("location", "")).lower(), str(found.get("storageClass", ""))
     usd = usd_per_month(size, usd_per_gb_month(place, kind))
     return Beside(BUCKET, name, place, kind, size / GB, usd, is_cut)
-
-
-def _size(item: Mapping[str, Any]) -> int:
-    text = str(item.get("size") or "")
-    return int(text) if text.isascii() and text.isdigit() else 0

@@ -125,7 +125,7 @@ def zones_of(data: Data) -> dict[str, tuple[str, ...]]:
 
 @dataclass
 class Verdict:
-    """What is wrong with the places, and what is to be known of them."""
+    """The problems and warnings of the places."""
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -27,10 +27,8 @@ BUDGET = {
             ),
             "on_exceed": Key(
                 choices=(WARN, STOP, DELETE),
-                description="What `tpu-fleet watch` does at the first look that finds it spent: "
-                "`warn` notifies; `stop` stops the runs of the slices that cost, and then these "
-                "slices; `delete` deletes them, but for those with checkpoints on their own disk, "
-                "which stop. See [costs.md](costs.md).",
+                description="What `tpu-fleet watch` does when it is spent: notify, or also stop "
+                "runs and slices that cost, or delete these slices.",
                 default=WARN,
             ),
         },

@@ -36,9 +36,8 @@ PLACE = {
     ),
     "cross_region": Key(
         choices=("refuse", "allow"),
-        description="What it means that the bucket is in another region than a zone in which a "
-        "slice with `self_setup` may be: an error, or nothing. A machine fetches some megabytes at "
-        "a boot.",
+        description="Whether a bucket in another region than a zone of these slices is an error, "
+        "or its price accepted.",
         default="refuse",
     ),
 }

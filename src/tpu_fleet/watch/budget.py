@@ -25,7 +25,7 @@ from .hosts import HostSeen
 from .memory import Memory
 
 BY = "budget"
-"""Who keeps a run stopped, in its mark."""
+"""The name in the mark that keeps a run stopped."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def measures(
     would_cost: bool,
     now: float,
 ) -> Measures:
-    """Return what is to be done; `looks` are answers of workers, as far as they were asked.
+    """Return the measures; `looks` are answers of workers, as far as they were asked.
 
     `would_cost` says whether a slice that is created now would cost.
     """

@@ -57,7 +57,7 @@ class Purse:
 
     @property
     def acts(self) -> bool:
-        """Whether slices are to be stopped or deleted now."""
+        """Whether the budget is spent and asks to stop or delete slices."""
         return self.over is not None and self._budget.acts
 
     @property

@@ -74,7 +74,7 @@ def test_a_zone_that_nobody_could_ask(cloud: Emulator, module: Module) -> None:
 
 
 def test_what_costs_beside_the_chips(cloud: Emulator, module: Module) -> None:
-    disk = {"name": "data", "zone": cloud.zone, "size_gb": 100, "type": "pd-balanced"}
+    disk = {"name": "data", "zone": cloud.zone, "size": "100GiB", "type": "pd-balanced"}
     assert module("disk", disk)["rc"] == 0
     body = {"name": "lab", "location": "us-central2"}
     requests.post(f"{cloud.url}storage/v1/b", json=body, timeout=10).raise_for_status()

@@ -16,7 +16,7 @@ from ..plugin_utils._fleet.declared import Declared, together
 SPEC: dict[str, Any] = {
     "part": {
         "type": "str",
-        "choices": ["services", "service_account", "project_keys", "firewall", "disks"],
+        "choices": ["services", "service_account", "project_keys", "firewall", "disks", "buckets"],
         "required": True,
     },
     "seen": {"type": "list", "elements": "str", "default": []},

@@ -58,7 +58,8 @@ options:
       access:
         description:
           - V(read) gives C(roles/storage.objectViewer) on the bucket, V(write) gives
-            C(roles/storage.objectUser).
+            C(roles/storage.objectUser). Both give C(roles/storage.legacyBucketReader), because
+            programs such as Orbax ask for the bucket itself, too.
         type: str
         choices: [read, write]
         default: read
@@ -102,7 +103,7 @@ service_account:
     email: tpu-fleet@my-project.iam.gserviceaccount.com
     roles: [roles/logging.logWriter, roles/monitoring.metricWriter]
     buckets:
-      lab-checkpoints: [roles/storage.objectUser]
+      lab-checkpoints: [roles/storage.legacyBucketReader, roles/storage.objectUser]
 actions:
   description: What was done, or in check mode what would be done, in order and with the reason.
   returned: success

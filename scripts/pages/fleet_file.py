@@ -91,6 +91,8 @@ ABOUT = {
     "fleet_mosh": "The firewall rule for mosh.",
     "fleet_disks": "Data disks, which outlive the slices: what they are, which machines have them, "
     "and where they are mounted.",
+    "fleet_checkpoint_buckets": "Buckets for checkpoints. `fleet_buckets` mounts buckets as "
+    "folders.",
     "fleet_service_account": "The account as which slices act, with the least rights.",
 }
 SEE_AROUND = "See [around-the-slice.md](around-the-slice.md)."
@@ -118,7 +120,7 @@ COMMON = {
     "adopt": (
         "boolean (`false`)",
         "Whether to take over what another tool or fleet created.",
-        ("fleet_mosh", "fleet_service_account", "fleet_slices"),
+        ("fleet_checkpoint_buckets", "fleet_mosh", "fleet_service_account", "fleet_slices"),
     ),
     "description": (
         "text",
@@ -164,7 +166,10 @@ COMMON = {
     "state": (
         "`present`, `absent` (`present`)",
         "`absent` removes it.",
-        ("fleet_disks", "fleet_mosh", "fleet_project_keys", "fleet_service_account"),
+        (
+            *("fleet_checkpoint_buckets", "fleet_disks", "fleet_mosh", "fleet_project_keys"),
+            "fleet_service_account",
+        ),
     ),
     "worker": (
         "integer (`0`)",

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the fleet file says around the slices: APIs, keys, mosh, disks, service account. No I/O."""
+"""What the fleet file says around the slices: APIs, keys, mosh, disks, buckets, account. No I/O."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 from .._compute.disk_plan import DiskSpec
 from .._compute.firewall_plan import ALL_PORTS, DEFAULT_NAME, FirewallSpec, sequence_of
 from .._core.errors import TpuError
+from .._google.bucket_plan import DEFAULT_ACCOUNT, BucketSpec
 from .._google.service_account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES, AccountSpec
 from .._schema import values as rules
 from .._schema.disks import OF_ROLE, is_attached
+from .._schema.durations import seconds_in
 from .._schema.keys import UNREADABLE, Key, Problem, check_keys, entries, text_of
 from .._schema.refs import known, user_remedy
+from .._tpu.model import COMPUTE
 from .._tpu.node_spec import disk_mode, gib_of
 from .declared import Slice
 
@@ -116,6 +119,33 @@ FLEET_DISK = {
 }
 # What the module disk does not take of an entry.
 _OF_MACHINES = {*OF_ROLE, "attach"} - {"name", "read_only", "workers", "adopt"}
+CHECKPOINT_BUCKET = {
+    "name": Key(
+        required=True,
+        description="Name, unique in all of Google, as `PROJECT-checkpoints`.",
+    ),
+    "region": Key(
+        description="Region.",
+        default="the one region of its `slices`, else that of `fleet_zone`",
+    ),
+    "slices": Key(
+        "list",
+        elements="str",
+        description="Slices whose accounts get access.",
+        default="all",
+    ),
+    "soft_delete_duration": Key(
+        "duration",
+        description="How long Google keeps, and bills, deleted objects: `0s`, or `7d` to `90d`.",
+        default="0s",
+    ),
+    "adopt": Key(
+        "bool",
+        description="Whether to correct the settings of a bucket that another tool created.",
+        default="false",
+    ),
+    "state": STATES,
+}
 BUCKET = {
     "name": Key(required=True, description="Name of an existing bucket."),
     "access": Key(
@@ -155,6 +185,7 @@ AROUND = {
     "fleet_project_keys": Key("list", elements="dict", options=PROJECT_KEY),
     "fleet_mosh": Key("dict", options=MOSH),
     "fleet_disks": Key("list", elements="dict", options=FLEET_DISK),
+    "fleet_checkpoint_buckets": Key("list", elements="dict", options=CHECKPOINT_BUCKET),
     "fleet_service_account": Key("dict", options=SERVICE_ACCOUNT),
 }
 
@@ -294,15 +325,67 @@ def zone_of(data: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     """Return the zone of a disk: its own, that of its slices, or fleet_zone; empty if unknown."""
     if disk.get("zone"):
         return str(disk["zone"])
+    zones = _zones(data, disk.get("slices") or [])
+    if not zones:
+        return str(data.get("fleet_zone") or "")
+    return zones.pop() if len(zones) == 1 else ""
+
+
+def _zones(data: Mapping[str, Any], named: list[Any]) -> set[str]:
+    """Return all zones in which these slices may be."""
     usual = str(data.get("fleet_zone") or "")
-    named = disk.get("slices") or []
-    zones = {
+    return {
         str(zone)
         for one in _slices(data)
         if one.get("name") in named
         for zone in one.get("zones") or [one.get("zone") or usual]
     }
-    return (zones.pop() if len(zones) == 1 else "") if zones else usual
+
+
+def _checkpoint_buckets(data: Mapping[str, Any]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for index, entry in enumerate(data["fleet_checkpoint_buckets"]):
+        field = f"fleet_checkpoint_buckets[{index}]"
+        known_as = first.setdefault(entry["name"], field)
+        if known_as != field:
+            message = f"is declared twice, first by {known_as}"
+            yield Problem(f"{field}.name", entry["name"], message, "Keep one of the two")
+        for place, name in enumerate(entry.get("slices") or []):
+            yield from known(data, f"{field}.slices[{place}]", name, "slice", "fleet_slices")
+        if entry.get("state") != "absent":
+            yield from _region(data, field, entry)
+        spec = BucketSpec(
+            name=entry["name"],
+            location=str(entry.get("region") or ""),
+            soft_delete=seconds_in(str(entry.get("soft_delete_duration") or "0s")) or 0,
+        )
+        yield from _by_spec(field, spec.check)
+
+
+def _region(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    """Say why the region of a bucket is not clear."""
+    found = regions_of(data, entry)
+    if str(UNREADABLE) in found or data.get("fleet_slices") is UNREADABLE:
+        return
+    if len(found) > 1:
+        message = f"is missing, and the slices are in {' and '.join(found)}"
+        remedy = "Declare a bucket for each region with its slices, or set the region here"
+        yield Problem(f"{field}.region", None, message, remedy)
+    elif not found:
+        remedy = "Set it here, or fleet_zone, or name slices that have a zone"
+        yield Problem(f"{field}.region", None, "is missing", remedy)
+
+
+def regions_of(data: Mapping[str, Any], bucket: Mapping[str, Any]) -> list[str]:
+    """Return the regions of a bucket: its own, those of its slices, or that of fleet_zone."""
+    if bucket.get("region"):
+        return [str(bucket["region"])]
+    zones = _zones(data, _slices_of(data, bucket)) or {str(data.get("fleet_zone") or "")}
+    return sorted({zone.rpartition("-")[0] or zone for zone in zones if zone})
+
+
+def _slices_of(data: Mapping[str, Any], bucket: Mapping[str, Any]) -> list[Any]:
+    return bucket.get("slices") or [one.get("name") for one in _slices(data)]
 
 
 def _service_account(data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -312,9 +395,15 @@ def _service_account(data: Mapping[str, Any]) -> Iterator[Problem]:
         account_id=entry.get("account_id") or DEFAULT_ID,
         project="",
         roles=LEAST_ROLES if roles is None else tuple(roles),
-        buckets=tuple((bucket["name"], "") for bucket in entry.get("buckets") or []),
+        buckets=tuple((bucket["name"], ()) for bucket in entry.get("buckets") or []),
     )
     yield from _by_spec("fleet_service_account", spec.check)
+    made = [one.get("name") for _field, one in entries(data, "fleet_checkpoint_buckets")]
+    for index, bucket in enumerate(entry.get("buckets") or []):
+        if bucket["name"] in made:
+            message = "is in fleet_checkpoint_buckets, which gives its slices' accounts access"
+            place = f"fleet_service_account.buckets[{index}].name"
+            yield Problem(place, bucket["name"], message, "Remove it here")
 
 
 def _by_spec(field: str, check: Callable[[], None]) -> Iterator[Problem]:
@@ -341,6 +430,7 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], Iterator[Problem]]] = {
     "fleet_project_keys": _project_keys,
     "fleet_mosh": _mosh,
     "fleet_disks": _disks,
+    "fleet_checkpoint_buckets": _checkpoint_buckets,
     "fleet_service_account": _service_account,
 }
 
@@ -361,7 +451,7 @@ def services(data: Mapping[str, Any]) -> list[Call]:
         "compute": any(data.get(f"fleet_{name}") for name in ("project_keys", "mosh", "disks")),
         "iam": bool(account),
         "cloudresourcemanager": bool(account),
-        "storage": bool(account.get("buckets")),
+        "storage": bool(account.get("buckets") or data.get("fleet_checkpoint_buckets")),
     }
     names = [f"{name}.googleapis.com" for name, is_needed in needed.items() if is_needed]
     more = data.get("fleet_services") or []
@@ -417,6 +507,36 @@ def disks(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[Call]:
             options["nodes"] = [name for name in entry["slices"] if (zone, name) in there]
         calls.append(("disk", options))
     return calls
+
+
+def buckets(data: Mapping[str, Any]) -> list[Call]:
+    """Return the module with each bucket, and with the accounts of its slices."""
+    return [_bucket(data, entry) for entry in data.get("fleet_checkpoint_buckets") or []]
+
+
+def _bucket(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Call:
+    options = {
+        key: entry[key]
+        for key in ("name", "state", "soft_delete_duration", "adopt")
+        if key in entry
+    }
+    if entry.get("state") != "absent":
+        options["location"] = "".join(regions_of(data, entry)[:1])
+        options["accounts"] = accounts_of(data, entry)
+    return "bucket", {**options, **_ours(data)}
+
+
+def accounts_of(data: Mapping[str, Any], bucket: Mapping[str, Any]) -> list[str]:
+    """Return the service accounts of a bucket's slices; on Compute Engine a slice may have none."""
+    named = _slices_of(data, bucket)
+    accounts = [_account_of(one) for one in _slices(data) if one.get("name") in named]
+    return [account for account in dict.fromkeys(accounts) if account]
+
+
+def _account_of(entry: Mapping[str, Any]) -> str:
+    if entry.get("service_account"):
+        return str(entry["service_account"])
+    return "" if Slice.read(entry, None).api == COMPUTE else DEFAULT_ACCOUNT
 
 
 def slices_to_come(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[str]:

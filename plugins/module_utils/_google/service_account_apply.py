@@ -6,18 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from .._core.errors import AlreadyExists, BadRequest, NotFound, TpuError
+from .._core.errors import AlreadyExists, NotFound
 from .._core.ownership import owner_in, require_owned, with_owner, without_owner
-from .._core.wait import Backoff
 from .._wire.changes import alter_newest
 from .apis import GoogleApis
+from .bucket_policy import once_known, read_policy, write_policy
 from .service_account_plan import DEFAULT_TEXT, AccountSpec, all_roles_of, altered, roles_of
-
-# Policies do not know a new account for a while.
-PROPAGATION_PAUSE = Backoff(first=1.0, factor=1.6, most=10.0)
-PROPAGATION_TRIES = 12
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class AccountApplier:
         )
         self.before["roles"] = sorted(roles)
         self.after["roles"] = sorted({*spec.roles, *(() if self._purge else roles)})
-        self._plan_buckets(changes, {name: (role,) for name, role in spec.buckets})
+        self._plan_buckets(changes, dict(spec.buckets))
         if account is None:
             self.before = {}
         return changes
@@ -86,7 +83,7 @@ class AccountApplier:
             "the project", (self._project_policy, self._write_project_policy), (), roles
         )
         self._purge = True
-        self._plan_buckets(changes, {name: () for name, _role in spec.buckets})
+        self._plan_buckets(changes, {name: () for name, _roles in spec.buckets})
         self.after = {}
         return [*changes, Change("delete", "it is not wanted any more", self._delete)]
 
@@ -156,12 +153,15 @@ class AccountApplier:
         before: dict[str, list[str]] = {}
         after: dict[str, list[str]] = {}
         for name, roles in wanted.items():
-            have = all_roles_of(self._bucket_policy(name), self._spec.member)
+            have = all_roles_of(read_policy(self._apis, name), self._spec.member)
             before[name] = sorted(have)
             after[name] = sorted({*roles, *(() if self._purge else have)})
             changes += self._policy_changes(
                 f"the bucket {name}",
-                (self._bucket_reader(name), self._bucket_writer(name)),
+                (
+                    partial(read_policy, self._apis, name),
+                    partial(write_policy, self._apis, name),
+                ),
                 roles,
                 have - set(roles) if self._purge else (),
             )
@@ -188,28 +188,17 @@ class AccountApplier:
         kind = "grant" if missing else "revoke"
 
         def apply() -> None:
-            self._once_known(
+            once_known(
+                self._apis.clock,
                 lambda: alter_newest(
                     self._apis.clock,
                     read,
                     lambda policy: altered(policy, member, wanted, surplus),
                     write,
-                )
+                ),
             )
 
         return [Change(kind, f"in {where} {' and '.join(words)}", apply)]
-
-    def _once_known(self, change: Callable[[], object]) -> None:
-        """Change a policy; retry while it does not know the new account."""
-        delays = PROPAGATION_PAUSE.delays()
-        for tries_left in reversed(range(PROPAGATION_TRIES)):
-            try:
-                change()
-                return
-            except BadRequest as error:
-                if "does not exist" not in error.message or not tries_left:
-                    raise
-            self._apis.clock.sleep(next(delays))
 
     def _project_policy(self) -> dict[str, Any]:
         path = f"v1/projects/{self._spec.project}:getIamPolicy"
@@ -220,26 +209,3 @@ class AccountApplier:
         path = f"v1/projects/{self._spec.project}:setIamPolicy"
         transport = self._apis.transport("cloudresourcemanager")
         return transport.send("POST", path, body={"policy": {**policy, "version": 3}})
-
-    def _bucket_policy(self, name: str) -> dict[str, Any]:
-        transport = self._apis.transport("storage")
-        try:
-            return transport.read(f"b/{name}/iam", {"optionsRequestedPolicyVersion": 3})
-        except NotFound as error:
-            raise TpuError(
-                f"There is no bucket {name}.",
-                remedy="Correct its name, or make it: gcloud storage buckets create "
-                f"gs://{name} --uniform-bucket-level-access",
-                http_status=error.http_status,
-            ) from error
-
-    def _bucket_reader(self, name: str) -> Callable[[], dict[str, Any]]:
-        return lambda: self._bucket_policy(name)
-
-    def _bucket_writer(self, name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        transport = self._apis.transport("storage")
-
-        def write(policy: dict[str, Any]) -> dict[str, Any]:
-            return transport.send("PUT", f"b/{name}/iam", body={**policy, "version": 3})
-
-        return write

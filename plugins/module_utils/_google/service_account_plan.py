@@ -16,8 +16,12 @@ from .._schema.values import BUCKET_NAME
 DEFAULT_ID = "tpu-fleet"
 DEFAULT_TEXT = "TPU VMs of the fleet"
 LEAST_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
-# Roles to read or write a bucket; none of them can change its policy.
-BUCKET_ROLES = {"read": "roles/storage.objectViewer", "write": "roles/storage.objectUser"}
+# Roles to read or write a bucket; none of them can change its policy. The roles for objects do not
+# contain storage.buckets.get, which Orbax needs to list steps.
+BUCKET_ROLES = {
+    "read": ("roles/storage.objectViewer", "roles/storage.legacyBucketReader"),
+    "write": ("roles/storage.objectUser", "roles/storage.legacyBucketReader"),
+}
 _ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ROLE = re.compile(r"(roles|(projects|organizations)/[^/]+/roles)/[\w.]+")
 
@@ -31,7 +35,7 @@ class AccountSpec:
     display_name: str | None = None
     description: str | None = None
     roles: tuple[str, ...] = LEAST_ROLES
-    buckets: tuple[tuple[str, str], ...] = ()
+    buckets: tuple[tuple[str, tuple[str, ...]], ...] = ()
     owner: str | None = None
 
     def check(self) -> None:
@@ -45,7 +49,7 @@ class AccountSpec:
         check_owner(self.owner)
         for role in self.roles:
             require_narrow(role)
-        names = [name for name, _access in self.buckets]
+        names = [name for name, _roles in self.buckets]
         for name in names:
             if not BUCKET_NAME.fullmatch(name):
                 raise BadRequest(

@@ -12,6 +12,7 @@ PARTS = {
     "keys": "project_key",
     "firewall": "firewall",
     "disks": "disks",
+    "buckets": "buckets",
 }
 """The playbook of each part."""
 
@@ -32,10 +33,10 @@ def project() -> None:
 @playbook_options()
 @click.pass_context
 def setup(context: click.Context, only: tuple[str, ...], how: How) -> None:
-    """Enable the APIs; create the service account, keys, firewall, disks.
+    """Enable the APIs; create the service account, keys, firewall, disks, buckets.
 
     What the fleet file declares of them, and nothing else; what is as declared stays as it is.
-    `tpu-fleet apply` needs the APIs and creates the disks itself.
+    `tpu-fleet apply` needs the APIs and creates disks and buckets itself.
 
     \b
       tpu-fleet project setup --check

@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.client import v
 from ansible_collections.tpu.fleet.plugins.module_utils._google import (
     service_account_apply as _account_apply,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._google.bucket_settings import wanted
 from ansible_collections.tpu.fleet.plugins.module_utils._google.service_account_plan import altered
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.modules import project_ssh_key
@@ -401,7 +402,8 @@ def test_an_account_gets_the_least_and_goes_without_a_trace(cloud: Emulator, mod
     assert done["service_account"]["email"] == MACHINES.partition(":")[2]
     assert roles(policy(cloud)) == ["roles/logging.logWriter", "roles/monitoring.metricWriter"]
     for name, role in (("data", "objectViewer"), ("checkpoints", "objectUser")):
-        assert roles(ask(cloud, "GET", f"storage/v1/b/lab-{name}/iam")) == [f"roles/storage.{role}"]
+        found = roles(ask(cloud, "GET", f"storage/v1/b/lab-{name}/iam"))
+        assert found == [f"roles/storage.{each}" for each in ("legacyBucketReader", role)]
     twice(module, "service_account", {**wanted, "display_name": "Fleet"})
     twice(module, "service_account", {**wanted, "display_name": "Fleet", "state": "absent"})
     assert policy(cloud)["bindings"] == before
@@ -518,6 +520,7 @@ def test_a_lost_answer_is_settled(cloud: Emulator, module: Any, fault: str, afte
         ("firewall_rule", MOSH),
         ("project_ssh_key", {"user": "alice", "key": KEY}),
         ("service_account", {}),
+        ("bucket", BUCKET),
     ):
         cloud.fault(fault, match={"method": "POST"}, count=1, **options)
         assert module(name, args)["changed"], name
@@ -529,3 +532,81 @@ def test_a_missing_right_names_the_role(cloud: Emulator, module: Any) -> None:
     refused = module("disk", {**DISK, "size": "20GiB"})
     assert refused["flavour"] == "iam"
     assert "--role=roles/compute.storageAdmin" in refused["remedy"]
+
+
+# A bucket for checkpoints -------------------------------------------------------------------------
+
+
+BUCKET = {"name": "lab-checkpoints", "location": "us-central2", "accounts": ["default"]}
+
+
+def bucket_of(cloud: Emulator, name: str = "lab-checkpoints") -> Any:
+    return ask(cloud, "GET", f"storage/v1/b/{name}")
+
+
+def test_a_bucket_suits_rotating_checkpoints(cloud: Emulator, module: Any) -> None:
+    done = twice(module, "bucket", BUCKET)
+    assert [step["action"] for step in done["actions"]] == ["create", "grant"]
+    found = bucket_of(cloud)
+    assert found["location"] == "US-CENTRAL2"
+    assert found["softDeletePolicy"]["retentionDurationSeconds"] == "0"
+    assert found["iamConfiguration"] == {
+        "uniformBucketLevelAccess": {"enabled": True},
+        "publicAccessPrevention": "enforced",
+    }
+    assert found["labels"] == {"tpu-fleet": "managed"}
+    assert found["lifecycle"] == wanted()["lifecycle"]
+    own = f"serviceAccount:{found['projectNumber']}-compute@developer.gserviceaccount.com"
+    given = roles(ask(cloud, "GET", "storage/v1/b/lab-checkpoints/iam"), own)
+    assert given == ["roles/storage.legacyBucketReader", "roles/storage.objectUser"]
+    twice(module, "bucket", {**BUCKET, "soft_delete_duration": "7d"})
+    assert bucket_of(cloud)["softDeletePolicy"]["retentionDurationSeconds"] == "604800"
+    twice(module, "bucket", {"name": BUCKET["name"], "state": "absent"})
+    ask(cloud, "GET", "storage/v1/b/lab-checkpoints", ok=False)
+
+
+@pytest.mark.usefixtures("buckets")
+def test_a_bucket_of_others_in_the_project_is_used_and_corrected_when_told(
+    cloud: Emulator, module: Any
+) -> None:
+    path = "storage/v1/b/lab-checkpoints"
+    ask(cloud, "PATCH", path, {"labels": {"team": "vision"}})
+    theirs = {"role": "roles/storage.admin", "members": ["user:b@example.com"]}
+    now = ask(cloud, "GET", f"{path}/iam")
+    ask(cloud, "PUT", f"{path}/iam", {**now, "bindings": [*now["bindings"], theirs]})
+    wanted = {**BUCKET, "location": "US"}
+    foreseen = module("bucket", wanted, check=True)
+    assert "soft_delete is 7d, not 0s" in foreseen["warned"]
+    twice(module, "bucket", wanted)
+    assert bucket_of(cloud)["softDeletePolicy"]["retentionDurationSeconds"] == "604800"
+    adopted = twice(module, "bucket", {**wanted, "adopt": True})
+    assert adopted["diff"]["before"]["soft_delete"] == "7d"
+    assert bucket_of(cloud)["labels"] == {"team": "vision", "tpu-fleet": "managed"}
+    assert theirs in ask(cloud, "GET", f"{path}/iam")["bindings"]
+
+
+def test_a_bucket_with_contents_is_never_deleted(cloud: Emulator, module: Any) -> None:
+    module("bucket", BUCKET)
+    place = "upload/storage/v1/b/lab-checkpoints/o?uploadType=media&name=100/commit_success.txt"
+    ask(cloud, "POST", place, {})
+    for check in (True, False):
+        refused = module("bucket", {**BUCKET, "state": "absent"}, check=check)
+        assert refused["kind"] == "refused"
+        assert "has contents" in refused["msg"]
+    assert bucket_of(cloud)
+
+
+def test_a_name_of_another_project_is_refused(cloud: Emulator, module: Any) -> None:
+    cloud.fault("iam_denied", match={"permission": "storage.buckets.get"})
+    refused = module("bucket", BUCKET, check=True)
+    assert refused["kind"] == "refused"
+    assert "name = 'lab-checkpoints'" in refused["msg"]
+    assert refused["remedy"] == f"Choose another name, such as {cloud.project}-lab-checkpoints."
+
+
+def test_a_new_account_gets_access_once_policies_know_it(cloud: Emulator, module: Any) -> None:
+    account = module("service_account", {})["service_account"]["email"]
+    done = twice(module, "bucket", {**BUCKET, "accounts": [account]})
+    assert list(done["bucket"]["access"]) == [account]
+    absent = module("bucket", {**BUCKET, "accounts": [f"no-{account}"]}, check=True)
+    assert absent["changed"]

@@ -39,6 +39,7 @@ FLEET: dict[str, Any] = {
         {"name": "spare", "size": "10GiB", "zone": Emulator.zone},
     ],
     "fleet_service_account": {"buckets": [{"name": "lab-data", "access": "write"}]},
+    "fleet_checkpoint_buckets": [{"name": "lab-checkpoints"}],
 }
 
 
@@ -86,7 +87,7 @@ def test_without_the_api_the_plan_says_what_is_missing_and_nothing_else(
 # the modules, in check mode, for real and again, and the tests beside this one have the plays.
 @pytest.mark.night
 def test_all_is_foreseen_done_and_then_done(new: Emulator, play: Play) -> None:
-    for part, count in (("enable_api", 1), ("project", 4)):
+    for part, count in (("enable_api", 1), ("project", 5)):
         words = ("ansible-playbook", f"tpu.fleet.{part}")
         assert changes(play(*words, "--check", "--diff", fleet=FLEET)) == count
         assert changes(play(*words, "--diff", fleet=FLEET)) == count, part
@@ -97,6 +98,7 @@ def test_all_is_foreseen_done_and_then_done(new: Emulator, play: Play) -> None:
     disk = get(new, f"{compute}/zones/{new.zone}/disks/checkpoints")
     assert len(disk["users"]) == 1
     assert "tpu-fleet-mosh" in str(get(new, f"{compute}/global/firewalls"))
+    assert get(new, "storage/v1/b/lab-checkpoints")["location"] == "US-CENTRAL2"
 
 
 def test_a_fleet_file_without_any_of_it_changes_nothing(prepared: Emulator, play: Play) -> None:
@@ -113,6 +115,20 @@ def test_a_warning_and_all_errors_are_told(prepared: Emulator, play: Play) -> No
     prepared.fault("iam_denied", match={"permission": "compute.disks.create"})
     out = play("ansible-playbook", "tpu.fleet.disks", fleet=FLEET, ok=False)
     assert out.count("compute.disks.create") >= len(FLEET["fleet_disks"])
+
+
+def test_the_bucket_for_checkpoints_is_made_and_then_as_declared(
+    prepared: Emulator, play: Play
+) -> None:
+    words = ("ansible-playbook", "tpu.fleet.buckets")
+    fleet = {key: FLEET[key] for key in ("fleet_slices", "fleet_allocations")}
+    fleet["fleet_checkpoint_buckets"] = FLEET["fleet_checkpoint_buckets"]
+    out = play(*words, "--check", "--diff", fleet=fleet)
+    assert changes(out) == 1
+    assert re.search(r"\+.*US-CENTRAL2", out)
+    assert changes(play(*words, fleet=fleet)) == 1
+    assert get(prepared, "storage/v1/b/lab-checkpoints")["location"] == "US-CENTRAL2"
+    assert changes(play(*words, fleet=fleet)) == 0
 
 
 def test_mosh_from_nowhere_known_is_refused(

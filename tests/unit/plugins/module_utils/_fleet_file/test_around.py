@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around import (
+    buckets,
     check_around,
     disks,
+    services,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import UNREADABLE
 
 ZONE = "us-central2-b"
 # One in a zone, one in another, one in either.
@@ -78,6 +81,31 @@ PAIR = [{"name": "pair", "zone": ZONE, "accelerator_type": "v4-16"}]
          ["fleet_service_account.buckets[0].access"]),
         ({"fleet_project_keys": [{"user": "a", "key": "x"}]}, ["fleet_project_keys[0].key"]),
         ({"fleet_services": "tpu.googleapis.com"}, ["fleet_services"]),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c"}], "fleet_zone": ZONE}, []),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c"}], "fleet_slices": IN_TWO[:1]}, []),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c"}]}, ["fleet_checkpoint_buckets[0].region"]),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c", "state": "absent"}]}, []),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c"}], "fleet_slices": IN_TWO},
+         ["fleet_checkpoint_buckets[0].region"]),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c"}], "fleet_slices": UNREADABLE}, []),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c", "region": "us-east5"}],
+          "fleet_slices": IN_TWO}, []),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c", "slices": ["t"]},
+                                       {"name": "lab-d", "slices": ["s"]}],
+          "fleet_slices": IN_TWO}, []),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c", "slices": ["x"], "region": "us-east5"}],
+          "fleet_slices": IN_TWO}, ["fleet_checkpoint_buckets[0].slices[0]"]),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c"}, {"name": "lab-c"}], "fleet_zone": ZONE},
+         ["fleet_checkpoint_buckets[1].name"]),
+        ({"fleet_checkpoint_buckets": [{"name": "gs://lab-c"}], "fleet_zone": ZONE},
+         ["fleet_checkpoint_buckets[0]"]),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c", "soft_delete_duration": "1d"}],
+          "fleet_zone": ZONE}, ["fleet_checkpoint_buckets[0]"]),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c", "region": "us central2"}]},
+         ["fleet_checkpoint_buckets[0]"]),
+        ({"fleet_checkpoint_buckets": [{"name": "lab-c"}], "fleet_zone": ZONE,
+          "fleet_service_account": {"buckets": [{"name": "lab-c", "access": "write"}]}},
+         ["fleet_service_account.buckets[0].name"]),
     ],
 )  # fmt: skip
 def test_mistakes_around_the_slices(data: dict[str, Any], fields: list[str]) -> None:
@@ -113,3 +141,39 @@ def test_the_module_gets_what_is_at_google() -> None:
     # Of what others made, only a file system is taken over.
     assert there == {"name": "e", "nodes": [], **about}
     assert own == {"name": "f", "size": "10GiB", "adopt": True, **about}
+
+
+def test_a_bucket_is_made_in_the_region_of_its_slices_with_access_for_their_accounts() -> None:
+    own = "tpu@lab.iam.gserviceaccount.com"
+    data = {
+        "fleet_owner": "vision",
+        "fleet_zone": ZONE,
+        "fleet_slices": [
+            {"name": "plain", "accelerator_type": "v4-8"},
+            {"name": "own", "accelerator_type": "v4-8", "service_account": own},
+            {"name": "none", "machine_type": "ct6e-standard-4t", "api": "compute"},
+            {"name": "far", "accelerator_type": "v4-8", "zone": "us-east5-a"},
+        ],
+        "fleet_checkpoint_buckets": [
+            {"name": "lab-near", "slices": ["plain", "own", "none"], "soft_delete_duration": "7d"},
+            {"name": "lab-all", "region": "us-east5", "adopt": True},
+            {"name": "lab-old", "state": "absent"},
+        ],
+    }
+    assert buckets(data) == [
+        ("bucket", {
+            "name": "lab-near", "soft_delete_duration": "7d", "location": "us-central2",
+            "accounts": ["default", own], "owner": "vision",
+        }),
+        ("bucket", {
+            "name": "lab-all", "adopt": True, "location": "us-east5",
+            "accounts": ["default", own], "owner": "vision",
+        }),
+        ("bucket", {"name": "lab-old", "state": "absent", "owner": "vision"}),
+    ]  # fmt: skip
+    assert buckets({}) == []
+
+
+def test_buckets_need_the_storage_api() -> None:
+    ((_module, options),) = services({"fleet_checkpoint_buckets": [{"name": "lab-c"}]})
+    assert options["names"] == ["tpu.googleapis.com", "storage.googleapis.com"]

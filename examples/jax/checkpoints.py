@@ -21,8 +21,9 @@ class Checkpoints:
     """One worker's view of the checkpoints in a folder or bucket."""
 
     def __init__(self, folder: str) -> None:
+        self._in_bucket = "://" in folder
         path = epath.Path(folder)
-        self._folder = path if "://" in folder else path.absolute()
+        self._folder = path if self._in_bucket else path.absolute()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._manager: Any = None
         if jax.process_index() == 0:
@@ -60,7 +61,12 @@ class Checkpoints:
             self._manager.close()
 
     def write_final(self, final: dict[str, Any]) -> None:
-        """Write the result on every worker; those that share a disk write the same."""
-        new = self._folder / f".final.{jax.process_index()}.{os.getpid()}"
-        new.write_text(json.dumps(final, indent=2) + "\n")
-        new.replace(self._folder / "final.json")
+        """Write the result: once in a bucket, else on every worker, all of which write the same."""
+        text = json.dumps(final, indent=2) + "\n"
+        if not self._in_bucket:
+            new = self._folder / f".final.{jax.process_index()}.{os.getpid()}"
+            new.write_text(text)
+            new.replace(self._folder / "final.json")
+        elif jax.process_index() == 0:
+            # An object appears as a whole.
+            (self._folder / "final.json").write_text(text)

@@ -124,11 +124,11 @@ def test_a_demo_that_stands_keeps_its_framework(checkout: Checkout) -> None:
     )
     assert "Remedy: make demo-down" in refused.stderr
     assert checkout.calls() == made
-    # Without a word it is the one that stands, whose reboot was shown already.
+    # Without a word it is the one that stands, whose preemption was shown already.
     again = checkout.demo()
     assert again.returncode == 0, again.stderr
     assert {call[0] for call in checkout.calls()} == {"torch_xla"}
-    assert [call[2:4] for call in checkout.calls()].count(["cloud", "maintain"]) == 1
+    assert [call[2:4] for call in checkout.calls()].count(["cloud", "preempt"]) == 1
     assert checkout.shown() == END
 
     assert checkout.demo("whatever", "down").returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import (
+    bucket_and_folder,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (
@@ -73,12 +77,29 @@ class Answers:
     code: Code | None = None
     command: str = ""
     checkpoints: str = ""
-    """The bucket and folder of the run's checkpoints."""
+    """The bucket and folder of the run's checkpoints, or a folder of the machine."""
 
     @property
     def user(self) -> str:
         """Return the login that owns the run and the code: the first person's."""
         return self.people[0].login if self.people else "root"
+
+    @property
+    def run(self) -> str:
+        """Return the name of the run."""
+        return self.code.name if self.code else "train"
+
+    @property
+    def proposed_bucket(self) -> str:
+        """Return a name for a bucket, which begins with the project's id so that it is free."""
+        words = re.sub(r"[^a-z0-9]+", "-", self.project.lower()).strip("-")
+        return f"{words[:50]}-checkpoints".lstrip("-")
+
+    @property
+    def new_bucket(self) -> str:
+        """Return the bucket that the fleet makes: the proposed one; others are there already."""
+        found = bucket_and_folder(self.checkpoints)
+        return found[0] if found and found[0] == self.proposed_bucket else ""
 
 
 def data_of(answers: Answers) -> dict[str, Any]:
@@ -118,7 +139,7 @@ def fleet_file(answers: Answers) -> str:
         ),
         "\n" + _comment("What the grant allows. Nothing is ever created outside of it (grant.md)."),
         answers.grant.rstrip(),
-        *(section(answers) for section in (_slices, _people, _environment, _code, _run)),
+        *(section(answers) for section in (_slices, _people, _environment, _code, _bucket, _run)),
     ]
     return "\n".join(filter(None, parts)) + "\n"
 
@@ -191,9 +212,17 @@ def _environment(answers: Answers) -> str:
         "path": f"/opt/venvs/{answers.framework}",
         "framework": answers.framework,
         "requirements": f"{code.name}/requirements.txt" if code and code.requirements else "",
+        "packages": _for_buckets(answers),
     }
     about = "The Python environments, the same on all machines; `packages` adds to them."
     return _section(about, "fleet_venvs", entry)
+
+
+def _for_buckets(answers: Answers) -> list[str]:
+    """Return what programs need to save in a bucket, unless requirements of their own say it."""
+    says_it = answers.code is not None and answers.code.requirements
+    in_bucket = answers.checkpoints.startswith("gs://")
+    return ["gcsfs", "google-cloud-storage"] if in_bucket and not says_it else []
 
 
 def _code(answers: Answers) -> str:
@@ -211,12 +240,22 @@ def _code(answers: Answers) -> str:
     return _section(about, "fleet_code", entry)
 
 
+def _bucket(answers: Answers) -> str:
+    if not answers.new_bucket:
+        return ""
+    about = (
+        "The bucket for the checkpoints, which `apply` makes in the region of the slice and which "
+        "stays when the slice is gone (data-and-checkpoints.md)."
+    )
+    return _section(about, "fleet_checkpoint_buckets", {"name": answers.new_bucket})
+
+
 def _run(answers: Answers) -> str:
     if not answers.command:
         return ""
     code = answers.code.name if answers.code else ""
     entry = {
-        "name": code or "train",
+        "name": answers.run,
         "slices": [answers.slice],
         "user": answers.user,
         "venv": answers.framework if answers.framework != "none" else "",
@@ -225,7 +264,9 @@ def _run(answers: Answers) -> str:
         "checkpoint_dir": answers.checkpoints,
     }
     where = (
-        "checkpoint_dir outlives the slice."
+        "What is in the bucket of checkpoint_dir outlives the slice."
+        if answers.checkpoints.startswith("gs://")
+        else "checkpoint_dir outlives the slice if it is on a data disk or a share."
         if answers.checkpoints
         else "Checkpoints are on the machine's own disk, which a preemption deletes with the "
         "slice. To keep them: `checkpoint_dir: gs://BUCKET/FOLDER`."

@@ -151,7 +151,9 @@ def _cost(answers: Answers) -> str:
 @click.option("--code", metavar="WHERE", help="A git URL, a folder, example, or none.")
 @click.option("--command", metavar="LINE", help="The command to run, or none.")
 @click.option(
-    "--checkpoints", metavar="BUCKET", help="gs://BUCKET/FOLDER of a preemptible slice, or none."
+    "--checkpoints",
+    metavar="WHERE",
+    help="gs://BUCKET/FOLDER, a folder, or none.  [default: a new bucket]",
 )
 @click.option("--api-endpoint", metavar="URL", help="Another endpoint than Google's.")
 @click.option("--yes", is_flag=True, help="Agree to all confirmations, and write the files.")

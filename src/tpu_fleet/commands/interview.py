@@ -24,7 +24,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
     check_owner,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notices import PREEMPTED
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
     GitHubError,
     public_keys,
@@ -96,8 +95,10 @@ EXPLAINED = {
     "command": "One shell command, started in the folder of the code on every machine of the "
     "slice, and restarted until it has succeeded.",
     "script": "The command is started in the folder of the code.",
-    "checkpoints": "Google takes back a slice of this tier at any time and deletes its disk. "
-    "A bucket keeps the checkpoints: gs://BUCKET/FOLDER, in the region of the slice.",
+    "checkpoints": "Where the program saves, its TPU_FLEET_CHECKPOINT_DIR. A bucket outlives the "
+    "slice, whose disk is deleted with it. The proposed one is made by apply, in the region of the "
+    "slice; any other bucket must be there. A folder begins with /. none: a folder on the disk of "
+    "the machine, which a preemption deletes.",
     "write": f"y writes the files, n writes nothing, {BACK} changes an answer.",
 }
 
@@ -421,11 +422,10 @@ class Interview:
             if self.confirm("script", "Use this command all the same?", "n"):
                 break
             self.dialogue.question("command", lambda: typed(COMMAND), self._command)
-        if self.answers.command and self.answers.tier in PREEMPTED:
-            text = (
-                "Bucket for the checkpoints (gs://BUCKET/FOLDER; none: a preemption deletes them)"
-            )
-            self.ask("checkpoints", text, self._checkpoints, NONE)
+        if self.answers.command:
+            proposed = f"gs://{self.answers.proposed_bucket}/{self.answers.run}"
+            text = "Checkpoints (gs://BUCKET/FOLDER, a folder, or none)"
+            self.ask("checkpoints", text, self._checkpoints, proposed)
 
     def _missing_script(self) -> str:
         code = self.answers.code
@@ -476,8 +476,11 @@ class Interview:
         self.note(command="" if said == NONE else said)
 
     def _checkpoints(self, said: str) -> None:
-        if said != NONE and bucket_and_folder(said) is None:
-            raise WrongAnswer(f"{shown(said)} is no bucket. Write gs://BUCKET/FOLDER, or none.")
+        if said != NONE and not said.startswith("/") and bucket_and_folder(said) is None:
+            raise WrongAnswer(
+                f"{shown(said)} is no bucket and no whole path. Write gs://BUCKET/FOLDER, a folder "
+                "that begins with /, or none."
+            )
         self.note(checkpoints="" if said == NONE else said)
 
 

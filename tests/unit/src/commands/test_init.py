@@ -174,7 +174,7 @@ def test_the_last_day_is_understood_and_shown(run: Run, said: str, last: date) -
     result = run(
         answers=answered(
             *("lab", "my-project", "", "typed", "us-central2-b", "on_demand", "v4-8"),
-            *(said, "2", "first", "alice", "none", "jax", "none", "sleep 1", "y"),
+            *(said, "2", "first", "alice", "none", "jax", "none", "sleep 1", "", "y"),
         )
     )
     assert result.exit_code == 0, result.output
@@ -215,7 +215,7 @@ def test_a_wrong_answer_is_asked_again_with_the_reason(
 ) -> None:
     right = (
         *("lab", "my-project", "", "typed", "us-central2-b", "on_demand", "v4-8"),
-        *("2027-01-31", "2", "first", "alice", "none", "jax", "none", "sleep 1", "y"),
+        *("2027-01-31", "2", "first", "alice", "none", "jax", "none", "sleep 1", "", "y"),
     )
     lines = [
         line for i, one in enumerate(right) for line in [*([wrong[i]] if i in wrong else []), one]
@@ -361,6 +361,7 @@ def test_at_a_real_terminal(tmp_path: Path) -> None:
         ("Python environment", ""),
         ("Code", ""),
         ("Command", ""),
+        ("Checkpoints", ""),
         ("Write these files", "y"),
     ]:
         at.expect(f"(?s){question}.*: ")
@@ -552,7 +553,7 @@ def harmless(result: Result) -> dict[str, Any] | None:
     data = variables_of(FLEET)
     assert data.keys() <= {
         *("fleet_allocations", "fleet_slices", "fleet_users", "fleet_venvs"),
-        *("fleet_code", "fleet_runs"),
+        *("fleet_code", "fleet_checkpoint_buckets", "fleet_runs"),
     }
     place = yaml.safe_load(Path("lab/inventory/fleet.tpu.yml").read_text())
     assert place.keys() <= {"plugin", "projects", "owner", "api_endpoint"}
@@ -639,7 +640,7 @@ def test_an_earlier_answer_is_changed(run: Run) -> None:
     answers = answered(
         *("lab", "my-project", "", "mail", "<", "typed", "us-central2-b", "", "v4-8", "never"),
         *("2", "first", "<", "<", "<", "2027-01-31", "3", "first", "alice", "none", "none"),
-        *("none", "sleep 1", "<", "<", "none", "sleep 2", "y"),
+        *("none", "sleep 1", "<", "<", "none", "sleep 2", "", "y"),
     )
     result = run(answers=answers)
     assert result.exit_code == 0, result.output
@@ -675,13 +676,14 @@ def test_nodes_are_listed_again_only_for_a_project_that_is_typed_again(
     assert result.output.count("old (v4-8, us-central2-b): READY") == times
 
 
-@pytest.mark.parametrize("wrong", ["gs://", "gs://a/b", "gs://Lab/b", "/mnt/b", "lab"])
+@pytest.mark.parametrize("wrong", ["gs://", "gs://a/b", "gs://Lab/b", "mnt/b", "lab"])
 def test_what_is_no_bucket_is_asked_again(run: Run, wrong: str) -> None:
     right = ("lab", "my-project", "", "typed", "us-central2-b", "spot", "v6e-8", "tpu", "never")
     more = ("2", "first", "alice", "octocat", "y", "jax", "none", "sleep 1", wrong, "gs://lab/b")
     result = run(answers=answered(*right, *more, "y"))
     assert result.exit_code == 0, result.output
-    assert f"{wrong} is no bucket. Write gs://BUCKET/FOLDER, or none." in result.output
+    said = " ".join(result.output.split())
+    assert f"{wrong} is no bucket and no whole path. Write gs://BUCKET/FOLDER, a folder" in said
 
 
 def test_every_question_explains_itself(run: Run) -> None:
@@ -696,7 +698,7 @@ def test_every_question_explains_itself(run: Run) -> None:
 
 
 def test_the_first_question_has_nothing_before_it(run: Run) -> None:
-    result = run("lab", "--local", answers=answered("<", *[""] * 11, "y"))
+    result = run("lab", "--local", answers=answered("<", *[""] * 12, "y"))
     assert "This is the first question." in result.output
     assert result.exit_code == 0, result.output
 
@@ -739,7 +741,7 @@ def test_an_interrupt_beside_the_questions_keeps_the_answers_too(
 
 def test_nothing_is_broken_within_a_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    result = run("lab", "--local", answers=answered("?", "", "no such zone", *[""] * 10, "n"))
+    result = run("lab", "--local", answers=answered("?", "", "no such zone", *[""] * 11, "n"))
     text = result.output.partition("-----")[0]
     assert max(map(len, text.splitlines())) <= 60
     assert "cheaper" not in text
@@ -748,7 +750,7 @@ def test_nothing_is_broken_within_a_word(run: Run, monkeypatch: pytest.MonkeyPat
 
 def test_all_of_it_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    local = run("lab", "--local", answers=answered(*["?", ""] * 12))
+    local = run("lab", "--local", answers=answered(*["?", ""] * 13))
     told = ["big", "my-project", "", "mail", *MAIL.splitlines(), ".", "2027-01-01", "3", "", "a"]
     grant = run(answers=answered(*told, "alice", "octocat", "y", "jax", "example", *["?", ""] * 3))
     assert (local.exit_code, grant.exit_code) == (0, 0), local.output + grant.output
@@ -877,8 +879,36 @@ def test_what_comes_next_logs_gcloud_and_programs_in(run: Run) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("said", "bucket", "folder"),
+    [
+        ("", "my-project-checkpoints", "gs://my-project-checkpoints/train"),
+        ("gs://my-project-checkpoints/x", "my-project-checkpoints",
+         "gs://my-project-checkpoints/x"),
+        ("gs://lab/x", "", "gs://lab/x"),
+        ("/mnt/checkpoints", "", "/mnt/checkpoints"),
+        ("none", "", None),
+    ],
+)  # fmt: skip
+def test_checkpoints_go_into_a_new_bucket_unless_another_place_is_said(
+    run: Run, said: str, bucket: str, folder: str | None
+) -> None:
+    words = options_of(command="sleep 1", framework="jax", checkpoints=said)
+    result = run("lab", *words, "--yes")
+    assert result.exit_code == 0, result.output
+    data = variables_of(FLEET)
+    made = [one["name"] for one in data.get("fleet_checkpoint_buckets", [])]
+    assert made == ([bucket] if bucket else [])
+    assert data["fleet_runs"][0].get("checkpoint_dir") == folder
+    needs = (folder or "").startswith("gs://")
+    assert data["fleet_venvs"][0].get("packages", []) == (
+        ["gcsfs", "google-cloud-storage"] if needs else []
+    )
+    assert check(FLEET) == ""
+
+
 def test_a_preemption_that_deletes_checkpoints_is_said(run: Run) -> None:
-    result = run("lab", *options_of(command="sleep 1"), "--yes")
+    result = run("lab", *options_of(command="sleep 1", checkpoints="none"), "--yes")
     assert "a preemption deletes this disk" in " ".join(result.output.split())
     result = run("two", *options_of(command="sleep 1", checkpoints="gs://lab/x"), "--yes")
     assert "a preemption deletes this disk" not in " ".join(result.output.split())

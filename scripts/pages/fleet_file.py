@@ -91,8 +91,7 @@ ABOUT = {
     "fleet_mosh": "The firewall rule for mosh.",
     "fleet_disks": "Data disks, which outlive the slices: what they are, which machines have them, "
     "and where they are mounted.",
-    "fleet_checkpoint_buckets": "Buckets for checkpoints. `fleet_buckets` mounts buckets as "
-    "folders.",
+    "fleet_checkpoint_buckets": "Buckets for checkpoints.",
     "fleet_service_account": "The account as which slices act, with the least rights.",
 }
 SEE_AROUND = "See [around-the-slice.md](around-the-slice.md)."
@@ -157,7 +156,7 @@ COMMON = {
         "texts",
         "Names of the slices that the entry is for. By default all.",
         (
-            *("fleet_buckets", "fleet_code"),
+            *("fleet_buckets", "fleet_checkpoint_buckets", "fleet_code"),
             *("fleet_secrets", "fleet_git_identities", "fleet_git_keys"),
             *("fleet_notebooks", "fleet_venvs", "fleet_boards"),
             *("fleet_users", "fleet_shells"),

@@ -122,11 +122,11 @@ _OF_MACHINES = {*OF_ROLE, "attach"} - {"name", "read_only", "workers", "adopt"}
 CHECKPOINT_BUCKET = {
     "name": Key(
         required=True,
-        description="Name, unique in all of Google, as `PROJECT-checkpoints`.",
+        description="As `PROJECT-checkpoints`.",
     ),
     "region": Key(
         description="Region.",
-        default="the one region of its `slices`, else that of `fleet_zone`",
+        default="its slices' one",
     ),
     "slices": Key(
         "list",
@@ -136,7 +136,7 @@ CHECKPOINT_BUCKET = {
     ),
     "soft_delete_duration": Key(
         "duration",
-        description="How long Google keeps, and bills, deleted objects: `0s`, or `7d` to `90d`.",
+        description="How long deleted objects are kept: `0s`, `7d` to `90d`.",
         default="0s",
     ),
     "adopt": Key(

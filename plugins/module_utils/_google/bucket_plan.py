@@ -121,7 +121,7 @@ def summary(bucket: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wanted_summary(spec: BucketSpec, bucket: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same as it is to be."""
+    """Return the same settings as they should be."""
     return {
         "storage_class": STORAGE_CLASS,
         "uniform_access": True,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..module_utils._fleet_file.around import buckets
 from ..module_utils._fleet_file.bucket_places import ALLOW, PLACED, Places
 from ..plugin_utils._fleet.check import readable
 from ..plugin_utils._fleet.declared import Declared
@@ -16,8 +17,10 @@ class ActionModule(Declared):
 
     def declared(self) -> dict[str, Any]:
         """Return the places and where the slices may be."""
-        given = {name: self.vars[name] for name in PLACED if name in self.vars}
-        places = Places.declared(readable(given, self._templar.template))
+        wanted = (*PLACED, "fleet_checkpoint_buckets")
+        given = {name: self.vars[name] for name in wanted if name in self.vars}
+        data = readable(given, self._templar.template)
+        places = Places.declared(data)
         return {
             **self.said("project", "api_endpoint"),
             "places": [
@@ -29,6 +32,7 @@ class ActionModule(Declared):
                 }
                 for one in places.places
             ],
+            "made": {one["name"]: one.get("location", "") for _module, one in buckets(data)},
             "slices": [
                 {"name": name, "zones": list(zones)} for name, zones in places.zones.items()
             ],

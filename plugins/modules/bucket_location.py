@@ -47,6 +47,11 @@ options:
         type: str
         choices: [refuse, allow]
         default: refuse
+  made:
+    description: The regions of the buckets that the fleet file makes, by their names. One of them
+      that is not there yet is taken to be in its region.
+    type: dict
+    default: {}
   slices:
     description: The slices and where they may be.
     type: list
@@ -80,6 +85,7 @@ allowed:
   elements: str
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -94,7 +100,7 @@ from ..module_utils._tpu.client import Client
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Look at each bucket once, and judge."""
     places = _places(module.params)
-    found, unknown = look(places, GoogleApis(client))
+    found, unknown = look(places, GoogleApis(client), module.params["made"])
     verdict = places.judged(found)
     if verdict.problems:
         count = len(verdict.problems)
@@ -120,14 +126,18 @@ def _places(params: dict[str, Any]) -> Places:
     return Places(places, {one["name"]: one["zones"] for one in params["slices"]})
 
 
-def look(places: Places, apis: GoogleApis) -> tuple[dict[str, dict[str, Any] | None], list[str]]:
-    """Return each bucket as Cloud Storage shows it, and what could not be seen."""
+def look(
+    places: Places, apis: GoogleApis, made: Mapping[str, str]
+) -> tuple[dict[str, dict[str, Any] | None], list[str]]:
+    """Return each bucket as Cloud Storage shows it or will, and what could not be seen."""
     found: dict[str, dict[str, Any] | None] = {}
     unknown = []
     for name in places.buckets():
         try:
             found[name] = apis.find("storage", f"b/{name}")
-            if found[name] is None:
+            if found[name] is None and made.get(name):
+                found[name] = {"location": made[name]}
+            elif found[name] is None:
                 unknown.append(places.missing(name))
         except TpuError as error:
             # To use it the machines need other rights than to ask where it is needs here.

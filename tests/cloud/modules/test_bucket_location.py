@@ -93,3 +93,14 @@ def test_who_may_not_know_is_told_so(cloud: Emulator, module: Any) -> None:
     assert (result["rc"], result["locations"]) == (0, {"near": ""})
     assert "it is not known where bucket near is" in result["warned"]
     assert "roles/storage.bucketViewer" in result["warned"]
+
+
+def test_a_bucket_that_the_fleet_makes_is_judged_by_its_region_before_it_is_there(
+    module: Any,
+) -> None:
+    made = {"made": {"new": "us-central2"}}
+    result = module("bucket_location", {**args(place("gs://new/lm", "solo")), **made})
+    assert (result["rc"], result["warned"]) == (0, "")
+    far = module("bucket_location", {**args(place("gs://new/lm", "far")), **made})
+    assert far["rc"] == 1
+    assert "bucket new is in us-central2" in far["msg"]

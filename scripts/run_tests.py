@@ -71,7 +71,7 @@ SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
 # newer versions; each of them makes a venv first.
 NIGHT_SANITY = ("pylint", "pep8", "import", "changelog", "yamllint")
 STORIES = "tests/machines/stories"
-RUNS = f"{STORIES}/test_runs.py"
+RUNS = (f"{STORIES}/test_runs.py", f"{STORIES}/test_zombies.py")
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
 HEALING = (f"{STORIES}/test_after_the_end.py", f"{STORIES}/test_multislice.py", SELF_SETUP)
 MISTAKES = tuple(
@@ -230,7 +230,7 @@ MORE = (
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
         tests=("plugins/module_utils", "tests/worlds"),
     ),
-    Stage("runs", pytest("-x", RUNS), tests=(*PRODUCT, RUNS)),
+    Stage("runs", pytest("-x", *RUNS), tests=(*PRODUCT, *RUNS)),
     Stage("people", pytest(*PEOPLE), tests=(*PRODUCT, *PEOPLE)),
     Stage(
         "cloud_rest",

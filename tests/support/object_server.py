@@ -1,6 +1,6 @@
-"""A small server of Cloud Storage's object lists over HTTP, and of a machine's token, on loopback.
+"""A small server of Cloud Storage's objects over HTTP, and of a machine's token, on loopback.
 
-It holds names, sizes and times, no contents.
+It holds names, sizes and times, and the contents of what was uploaded.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ class Objects:
     def __init__(self, bucket: str = "lab") -> None:
         self.bucket = bucket
         self.items: dict[str, dict[str, Any]] = {}
+        self.contents: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.tokens: list[str | None] = []
         self.page_size = 1000
         self.refusal: tuple[int, str] | None = None
+        self.upload_refusal: tuple[int, str] | None = None
         self.bucket_refusal: tuple[int, str] | None = None
         self.is_endless = False
         self.delay = 0.0
+        self.loses_answers = 0  # of so many uploads that it carries out
         self.has_account = True
         self.url = ""
+        self.lock = threading.Lock()
         self._generation = 1000
 
     def put(self, name: str, at: float, size: int = 10) -> None:
@@ -80,9 +84,26 @@ class Objects:
             answer["nextPageToken"] = str(begin if self.is_endless else end)
         return answer
 
-    def answer(self, method: str, path: str, query: dict[str, str]) -> tuple[int, Any]:
-        """Return status and body."""
-        time.sleep(self.delay)
+    def upload(self, query: dict[str, str], data: bytes) -> tuple[int, Any]:
+        """Write an object under its precondition; status 0 is a lost answer."""
+        if self.upload_refusal:
+            code, text = self.upload_refusal
+            return code, {"error": {"code": code, "message": text}}
+        name = query["name"]
+        present = self.items.get(name, {"generation": "0"})["generation"]
+        if query.get("ifGenerationMatch", present) != present:
+            return 412, {"error": {"code": 412, "message": "conditionNotMet"}}
+        self.put(name, time.time(), len(data))
+        self.contents[name] = data
+        if self.loses_answers > 0:
+            self.loses_answers -= 1
+            return 0, None
+        return 200, {"generation": self.items[name]["generation"]}
+
+    def answer(
+        self, method: str, path: str, query: dict[str, str], data: bytes = b""
+    ) -> tuple[int, Any]:
+        """Return status and body; a body of bytes is an object's content."""
         if path.startswith("/computeMetadata/"):
             there = {"access_token": TOKEN, "expires_in": 3000, "token_type": "Bearer"}
             return (200, there) if self.has_account else (404, None)
@@ -90,6 +111,8 @@ class Objects:
             code, text = self.refusal
             return code, {"error": {"code": code, "message": text}}
         head = f"/storage/v1/b/{self.bucket}/o"
+        if path == f"/upload{head}":
+            return self.upload(query, data)
         if path == head:
             return 200, self.listed(query)
         if path == f"/storage/v1/b/{self.bucket}":
@@ -100,12 +123,18 @@ class Objects:
         item = self.items.get(unquote(path.removeprefix(head + "/")))
         if not path.startswith(head) or item is None:
             return 404, {"error": {"code": 404, "message": "Not Found"}}
+        if method == "GET" and query.get("alt") == "media":
+            return 200, self.contents.get(item["name"], b"")
         if method == "GET":
             return 200, item
         if query.get("ifGenerationMatch", item["generation"]) != item["generation"]:
             return 412, {"error": {"code": 412, "message": "conditionNotMet"}}
         del self.items[item["name"]]
         return 204, None
+
+
+def _json(body: Any) -> bytes:
+    return json.dumps(body).encode()
 
 
 def _handler(objects: Objects) -> type[BaseHTTPRequestHandler]:
@@ -118,15 +147,24 @@ def _handler(objects: Objects) -> type[BaseHTTPRequestHandler]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             objects.requests.append((self.command, parts.path))
             objects.tokens.append(self.headers.get("Authorization"))
-            status, body = objects.answer(self.command, parts.path, query)
-            text = b"" if body is None else json.dumps(body).encode()
+            data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            time.sleep(objects.delay)
+            with objects.lock:
+                status, body = objects.answer(self.command, parts.path, query, data)
+            if not status:
+                self.close_connection = True
+                return
+            text = b"" if body is None else body if isinstance(body, bytes) else _json(body)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
+            if isinstance(body, bytes):
+                name = unquote(parts.path.rpartition("/o/")[2])
+                self.send_header("x-goog-generation", objects.items[name]["generation"])
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
 
-        do_DELETE = do_GET
+        do_DELETE = do_POST = do_GET
 
         def log_message(self, *_words: Any) -> None:
             """Write nothing."""

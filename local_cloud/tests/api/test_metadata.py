@@ -129,6 +129,21 @@ def test_preemption_is_read_in_the_machine(cloud: Emulator, workers: list[Asker]
     assert cloud.control("state", method="GET")["nodes"][0]["state"] == "READY"
 
 
+def test_a_machine_outlives_its_node(cloud: Emulator, workers: list[Asker]) -> None:
+    before = workers[1]("instance/attributes/tpu-env").text
+    node = f"nodes/{cloud.project}/{cloud.zone}/node-0"
+    cloud.control(f"{node}:lose")
+    assert cloud.control("state", method="GET")["nodes"] == []
+    # Another node has the name by now, and other machines.
+    cloud.populate(1, acceleratorType="v4-8")
+    state = cloud.control("state", method="GET")["nodes"][0]
+    assert not {worker["internal_ip"] for worker in state["workers"]} & set(WORKERS)
+    assert workers[1]("instance/attributes/tpu-env").text == before
+    assert workers[1]("instance/service-accounts/default/token").status_code == 200
+    cloud.control("reset")
+    assert workers[1]("instance/id").status_code == 404
+
+
 def test_the_whole_tree(workers: list[Asker]) -> None:
     whole = workers[1]("", params={"recursive": "true", "alt": "json"}).json()
     assert whole["instance"]["networkInterfaces"][0]["ip"] == WORKERS[1]

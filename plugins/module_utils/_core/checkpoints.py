@@ -21,6 +21,8 @@ from typing import Any
 MARKS = ("commit_success.txt", "metadata.json")
 """What is written into a step's folder when the checkpoint is whole: by Orbax, by Levanter."""
 WHOLE, UNFINISHED, UNMARKED = "whole", "unfinished", "without a mark"
+FENCE = ".tpu-fleet-attempt"
+"""How the name of a run's fence begins, which lies beside its checkpoints and is none."""
 MOST_DEPTH = 12
 """Folders in a name; what lies deeper is refused."""
 _BEGUN = "_CHECKPOINT_METADATA"  # the first file of Orbax
@@ -43,6 +45,11 @@ _ORBAX_TEMPORARY = re.compile(r"(.+?)\.orbax-checkpoint-tmp(?:[.-].*)?")
 _LEVANTER = re.compile(r"step-\d{1,15}")
 # What programs write beside their checkpoints all the time.
 _OTHER = re.compile(r"tfevents|\.(log|jsonl|out|lock)$", re.IGNORECASE)
+
+
+def is_fence(name: str) -> bool:
+    """Return whether a file or object, named with its folders or not, is the fence of a run."""
+    return name.rpartition("/")[2].startswith(f"{FENCE}.")
 
 
 def is_finished(name: str) -> bool:

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 # What the agent starts: a helper loads its own module, and needs little memory, as some stay.
 _HELPERS = {
     "bucket": "bucket_look",
+    "fence": "fence_object",
     "hand": "hand",
     "log": "logs",
     "look": "folder_look",

@@ -14,7 +14,7 @@ harness = sys.modules["run_agent_harness"]
 Make = Callable[..., list[Any]]
 FOR_EVER = "exec sleep 1000"
 AT = 1_700_000_000.5
-OFTEN = {**harness.TIMING, "bucket": 0.3, "bucket_dollars": 1e6}
+OFTEN = {**harness.TIMING, "bucket": 0.3, "bucket_dollars": 1e6, "fence_in_bucket": 0.5}
 
 
 @pytest.fixture
@@ -59,18 +59,25 @@ def test_what_a_program_saves_at_its_end_is_seen(gang: Make, lab: Objects) -> No
     assert lab.lists == asked
 
 
-def test_a_bucket_that_refuses_is_a_problem_that_names_the_role(gang: Make, lab: Objects) -> None:
+def test_a_bucket_that_refuses_lets_no_attempt_begin_and_ends_none(
+    gang: Make, lab: Objects
+) -> None:
     lab.refusal = (403, "does not have storage.objects.list access")
     (worker,) = gang(FOR_EVER, workers=1, **given(lab))
     worker.up()
-    worker.wait_running(attempt=1)
+    harness.wait_until(lambda: "objectViewer" in worker.status().get("reason", ""), "the reason")
+    assert worker.status()["state"] == "pending"
+    lab.refusal = None
+    pid = worker.wait_running(attempt=1)
+    lab.refusal = (403, "does not have storage.objects.list access")
     harness.wait_until(lambda: worker.status()["problems"], "the problem")
-    status = worker.status()
-    assert "roles/storage.objectViewer" in status["problems"][0]
-    assert (status["state"], status["saved_at"]) == ("running", None)
+    assert "roles/storage.objectViewer" in worker.status()["problems"][0]
+    harness.wait_until(lambda: "the program goes on" in worker.log(), "its line")
+    assert (worker.status()["state"], harness.alive(pid)) == ("running", True)
     lab.refusal = None
     lab.put("digits/1.pt", AT)
     assert worker.wait(saved_at=AT)["problems"] == []
+    harness.wait_until(lambda: "it is read again" in worker.log(), "its line")
 
 
 def test_a_bucket_that_grows_keeps_a_silent_program_alive_and_one_that_does_not_shows_a_hang(
@@ -90,11 +97,15 @@ def test_a_bucket_that_grows_keeps_a_silent_program_alive_and_one_that_does_not_
 
 
 def test_a_bucket_that_does_not_answer_delays_no_end(gang: Make, lab: Objects) -> None:
-    lab.delay = 30.0
-    workers = gang("sleep 1", **given(lab))
-    begun = time.monotonic()
+    workers = gang("while [ ! -e over ]; do sleep 0.1; done", **given(lab))
     for worker in workers:
         worker.up()
+    for worker in workers:
+        worker.wait_running(attempt=1)
+    lab.delay = 30.0
+    begun = time.monotonic()
+    for worker in workers:
+        (worker.folder / "over").touch()
     for worker in workers:
         worker.wait(state="succeeded", attempt=1)
     assert time.monotonic() - begun < 20

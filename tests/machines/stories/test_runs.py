@@ -400,13 +400,12 @@ def test_checkpoints_are_written_to_a_bucket_by_its_real_name_and_seen(
     }
     fleet.declare(declared(saves, told=told))
     fleet.play("site.yml")
-    wait_running(fleet, "saves", attempt=1)
-    # An account without a role: the program is refused, and the agent says what is missing.
-    problem = wait_until("the problem", lambda: rows(fleet)["saves"]["problems"], 180)
-    assert "roles/storage.objectViewer" in problem[0]
-    assert "refused with 403" in whole_log(fleet, "saves")
+    # An account without a role: no attempt begins without its fence, and the run says why.
+    why = wait_until("the role", lambda: _with_role(fleet.status(HOST, "saves")), 180)
+    assert "the fence gs://lab-saves/digits/.tpu-fleet-attempt.saves" in why
     assert rows(fleet)["saves"]["seconds_since_checkpoint"] is None
     allow(f"{url}/lab-saves", policy)
+    wait_running(fleet, "saves", attempt=1)
     wait_until("a checkpoint", lambda: saved(rows(fleet)["saves"]), 400)
     status = fleet.status(HOST, "saves")
     # The time of the mark, by the cloud's clock.
@@ -418,6 +417,11 @@ def test_checkpoints_are_written_to_a_bucket_by_its_real_name_and_seen(
     log = whole_log(fleet, "saves")
     assert "authorities in /etc/ssl/certs/ca-certificates.crt" in log
     assert "saved" in log.splitlines()
+
+
+def _with_role(status: dict[str, Any]) -> str:
+    reason = str(status.get("reason", ""))
+    return reason if "roles/storage.objectViewer" in reason else ""
 
 
 def allow(bucket: str, bindings: list[dict[str, Any]]) -> None:

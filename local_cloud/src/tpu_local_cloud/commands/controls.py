@@ -212,6 +212,19 @@ def preempt(node: str, zone: str | None, notice: float) -> None:
 @click.command()
 @click.argument("node")
 @_zone
+@reported
+def lose(node: str, zone: str | None) -> None:
+    """Forget NODE, whose machines run on.
+
+    So it looks when machines outlive their node: they keep their addresses and tokens until the
+    cloud is reset or removed.
+    """
+    _on_node(node, zone, "lose", {})
+
+
+@click.command()
+@click.argument("node")
+@_zone
 @_notice
 @reported
 def terminate(node: str, zone: str | None, notice: float) -> None:
@@ -318,6 +331,7 @@ COMMANDS = (
     fault,
     history,
     latency,
+    lose,
     maintain,
     preempt,
     reboot,

@@ -330,6 +330,20 @@ class Cloud(Ledger):
         else:
             maintenance.take_back(self, node, state)
 
+    def lose(self, zone: str, name: str) -> None:
+        """Have the service forget a node whose machines run on until the cloud is reset.
+
+        So a slice looks whose machines were cut off while Google took it for lost: created again
+        under the same name, it has two machines that write to its buckets.
+        """
+        node = self.machines_at(zone, name)[0]
+        if node.api != "tpu" or node.state != "READY" or node.queued_resource:
+            raise ValueError("only a node of the Cloud TPU API that is READY, and was not queued")
+        with self.lock, caused_by("service"):
+            for task in self.tasks_of(node):
+                self.finish(task, error=errors.wrong_state(task.kind, "PREEMPTED"))
+            self.let_run_on(node)
+
     def announce_maintenance(self, zone: str, name: str, seconds: float, **more: Any) -> None:
         """Plan a maintenance that begins by itself after so many seconds."""
         with caused_by("service"):
@@ -375,7 +389,8 @@ class Cloud(Ledger):
     def reset(self) -> None:
         """Delete everything."""
         with self.lock, caused_by("service"):
-            machines = [m["machine_id"] for node in self.nodes.values() for m in node.machines]
+            nodes = [*self.nodes.values(), *(node for node, _worker in self.lost.values())]
+            machines = list(dict.fromkeys(m["machine_id"] for node in nodes for m in node.machines))
             disks = [(disk["zone"], disk["name"]) for disk in self.around.disks]
             self.clear()
         self.buckets.clear()

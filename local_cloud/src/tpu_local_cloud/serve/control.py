@@ -218,6 +218,9 @@ def _node(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) 
     if verb in ("preempt", "terminate"):
         cloud.preempt(zone, name, _TAKEN[verb], float(asked.get("notice", 0)))
         return {}
+    if verb == "lose":
+        cloud.lose(zone, name)
+        return {}
     if verb == "unhealthy":
         said = str(asked.get("description", ""))
         health = str(asked.get("health", "UNHEALTHY_MAINTENANCE"))
@@ -241,7 +244,7 @@ def _node(cloud: Cloud, zone: str, name: str, verb: str, asked: dict[str, Any]) 
     if verb == "set":
         cloud.set_fields(zone, name, asked)
         return {}
-    verbs = "maintain, preempt, reboot, schedule-maintenance, set, terminate, unhealthy"
+    verbs = "lose, maintain, preempt, reboot, schedule-maintenance, set, terminate, unhealthy"
     raise ValueError(f"no verb is called {verb!r}; there are: {verbs}")
 
 

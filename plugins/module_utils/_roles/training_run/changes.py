@@ -13,7 +13,12 @@ from ..._host.run_states import ENDED, ENDED_OR_STOPPED, FAILED, STOPPED, SUCCEE
 
 STARTED, RESTARTED, NOT_STARTED = "started", "restarted", "not started"
 # The keys of the fleet file, where those of a definition have other names.
-KEYS = {"coordinator_port": "port", "multislice": "slices", "fence": "slices"}
+KEYS = {
+    "attempt_folders": "fence",
+    "coordinator_port": "port",
+    "multislice": "slices",
+    "fence": "slices",
+}
 # Another value of these changes what a program computes with its checkpoint.
 _CONTINUES = ("command", "env")
 _HOW_IT_WAS = {SUCCEEDED: "it had succeeded", FAILED: "it had failed", STOPPED: "it was stopped"}

@@ -232,6 +232,8 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
         "coordinator_port": port + 1,
         "megascale_port": port_base + _MEGASCALE + number,
         "checkpoint_dir": checkpoint_folder(run),
+        # Only where it is so: another key would restart all runs that were made before.
+        **({"attempt_folders": True} if run.get("fence") == "attempt" else {}),
         "needs_tpu": str(run.get("needs_tpu", "auto")).lower(),
         "checkpoint_signal": run.get("checkpoint_signal", ""),
         "checkpoint_command": run.get("checkpoint_command", ""),

@@ -65,16 +65,25 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _about_checkpoints(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of the address of a bucket."""
+    """Return the problems of the address of a bucket, and of what keeps other attempts from it."""
     place = text_of(entry, "checkpoint_dir") or ""
+    problems = [*_about_address(f"{field}.checkpoint_dir", place)]
+    if text_of(entry, "fence") == "attempt" and not place.startswith("gs:"):
+        remedy = "Write checkpoint_dir: gs://BUCKET/FOLDER, or remove it"
+        message = "needs checkpoints in a bucket"
+        problems.append(Problem(f"{field}.fence", "attempt", message, remedy))
+    return problems
+
+
+def _about_address(field: str, place: str) -> list[Problem]:
     if not place.startswith("gs:") or bucket_and_folder(in_zone(place, EXAMPLE)) is not None:
         return []
     other = unknown_placeholder(place)
     if other:
         message = f"has {other}, which is neither region nor zone"
-        return [Problem(f"{field}.checkpoint_dir", place, message, REMEDY)]
+        return [Problem(field, place, message, REMEDY)]
     remedy = "Write gs://BUCKET/FOLDER; a bucket's name has small letters, digits and . _ -"
-    return [Problem(f"{field}.checkpoint_dir", place, "is not the address of a bucket", remedy)]
+    return [Problem(field, place, "is not the address of a bucket", remedy)]
 
 
 def _about_slices(field: str, entry: Mapping[str, Any]) -> list[Problem]:

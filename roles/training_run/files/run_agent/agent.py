@@ -368,6 +368,8 @@ class Agent:
             self.order = order
             # From the time of the request: the leader counts from its arrival, which was later.
             self.answered = sent
+            with contextlib.suppress(OSError):  # then the fence is read instead
+                terminal.heard_file(self.config).touch()
             if order.saved_at is not None and order.definition == self.config.definition:
                 self.memory = replace(self.memory, saved_at=order.saved_at)
 
@@ -383,6 +385,10 @@ class Agent:
             self.signalled = time.monotonic()
             self._signal(processes.signal_number(self.config.stop_signal), self.memory.parent)
         elif todo == member.KILL:
+            if self.signalled is None:  # without a grace before
+                timing = self.config.timing
+                self.cause = member.stop_cause(self.order, self._local(), timing.lost)
+                self.signalled = time.monotonic()
             self._signal(signal.SIGKILL, self.memory.parent)
 
     def _hang_is_noted(self, order: member.Order) -> bool:

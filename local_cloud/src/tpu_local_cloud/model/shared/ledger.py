@@ -65,6 +65,8 @@ class Ledger:
         self.lock = threading.RLock()
         self.closing = threading.Event()
         self.nodes: dict[str, NodeRecord] = {}
+        # The workers whose node is gone and whose machines run on, by internal address.
+        self.lost: dict[str, tuple[NodeRecord, int]] = {}
         self.operations: dict[str, OperationRecord] = {}
         self.tasks: dict[str, Task] = {}
         self.queued: dict[str, QueueRecord] = {}
@@ -121,6 +123,7 @@ class Ledger:
             self.queued.clear()
             self.reservations.clear()
             self.nodes.clear()
+            self.lost.clear()
             self.operations.clear()
             self.tasks.clear()
             self.addresses.clear()
@@ -163,6 +166,8 @@ class Ledger:
 
     def worker_at(self, address: str) -> tuple[NodeRecord, int] | None:
         """Return the worker that has this internal address."""
+        if address in self.lost:  # another node may have its name by now
+            return self.lost[address]
         found = self.addresses.worker_at(address)
         node = self.nodes.get(found[0]) if found else None
         return (node, found[1]) if found and node else None
@@ -225,6 +230,18 @@ class Ledger:
             if self.nodes.pop(node.key, None):
                 self.note("gone", node)
             self.addresses.release(node)
+            self.store.delete("node", node.key)
+            self.on_attachment()
+            if self.on_node:
+                self.on_node(node)
+
+    def let_run_on(self, node: NodeRecord) -> None:
+        """Delete a node's record alone: its machines run on, and keep their addresses."""
+        with self.lock:
+            if self.nodes.pop(node.key, None):
+                self.note("gone", node)
+            for worker, machine in enumerate(node.machines):
+                self.lost[machine["internal_ip"]] = (node, worker)
             self.store.delete("node", node.key)
             self.on_attachment()
             if self.on_node:

@@ -1,24 +1,21 @@
 """One look at a bucket's checkpoints, with the machine's own account: a process that ends soon.
 
 It has the rights of the run's user alone. Requests, bytes and seconds are bounded, however many
-objects there are and whatever they are called. The token goes to Cloud Storage and nowhere else.
+objects there are and whatever they are called.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import ipaddress
 import json
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from ..decide import checkpoints
 from ..decide.checkpoints import Checkpoint, Unit
-from ..decide.values import is_whole, json_object, one_line
+from ..decide.fence import number_of
+from ..decide.values import is_whole, one_line
+from .bucket_requests import Bucket, CannotLook
 from .guard import STEPS
 
 SECONDS = 40.0
@@ -29,14 +26,6 @@ _ITEMS = 1000  # of one page
 _PAGES = 5  # of one list
 _FOLDERS, _DEPTH = 8, 3  # between the run's folder and those of its steps
 _WITHOUT_MARK = 2  # folders that are listed
-_BYTES = 4 << 20
-_SILENCE = 15.0
-_GOOGLE = "storage.googleapis.com"
-_TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a path
-
-
-class CannotLook(Exception):
-    """What stands in the way; the text has the remedy."""
 
 
 def main(words: list[str]) -> int:
@@ -49,89 +38,35 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
     """Return the checkpoints of a bucket's folder, and what it cost to find them.
 
     Asked is with the addresses of `storage` and `metadata`, the `bucket`, the `prefix` of its
-    objects, and the checkpoints that are `known` to be whole, as an earlier answer has them.
+    objects, and the checkpoints that are `known` to be whole, as an earlier answer has them; with
+    `without_attempts`, folders of attempts are left out.
     """
-    store = _Store(asked["storage"], asked["metadata"], asked["bucket"])
+    bucket = Bucket(asked["storage"], asked["metadata"], asked["bucket"], SECONDS)
+    store = _Store(bucket)
     answer: dict[str, Any] = {"error": "", "note": ""}
     try:
-        answer |= _Look(store, asked["prefix"], asked["known"]).found()
+        without = asked.get("without_attempts") is True
+        answer |= _Look(store, asked["prefix"], asked["known"], without).found()
     except CannotLook as trouble:
         answer["error"] = one_line(f"gs://{asked['bucket']}/{asked['prefix']}: {trouble}")
     finally:
-        store.close()
+        bucket.close()
     return {**answer, "lists": store.lists, "gets": store.gets}
-
-
-def may_have_token(address: str) -> bool:
-    """Return whether a token may be sent to a server: to Google by TLS, or to this computer."""
-    parts = urlsplit(address)
-    if parts.scheme == "https" and parts.hostname == _GOOGLE:
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(parts.hostname or "").is_loopback
-    return False
-
-
-class _Server:
-    """One connection, without proxies and redirections; a silent or verbose server is cut off."""
-
-    def __init__(self, address: str, deadline: float) -> None:
-        parts = urlsplit(address)
-        self.name = parts.hostname or address
-        is_secret = parts.scheme == "https"  # by the system's certificates
-        kind = http.client.HTTPSConnection if is_secret else http.client.HTTPConnection
-        self._connection = kind(parts.netloc, timeout=_SILENCE)
-        self._deadline = deadline
-
-    def get(self, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
-        """Return the status and the body; raise CannotLook."""
-        try:
-            self._connection.request("GET", path, headers=headers)
-            answer = self._connection.getresponse()
-            body = b"".join(self._parts(answer))
-            # Before Python 3.12 an answer that was read in parts does not end by itself, and its
-            # connection takes no other request.
-            answer.close()
-            return answer.status, body
-        except (http.client.HTTPException, OSError, ValueError) as error:
-            self._connection.close()
-            raise CannotLook(f"{self.name} does not answer: {error or 'nothing'}") from error
-
-    def _parts(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
-        size = 0
-        while part := answer.read1(1 << 16):
-            size += len(part)
-            if size > _BYTES:
-                raise OSError("it says too much")
-            if time.monotonic() > self._deadline:
-                raise OSError("it is too slow")
-            yield part
-
-    def close(self) -> None:
-        """End the connection."""
-        self._connection.close()
 
 
 class _Store:
     """The bucket, as far as the limits of one look allow to ask."""
 
-    def __init__(self, storage: str, metadata: str, bucket: str) -> None:
+    def __init__(self, bucket: Bucket) -> None:
         self.lists = self.gets = 0
-        self._deadline = time.monotonic() + SECONDS
-        self._address, self._metadata, self._bucket = storage, metadata, bucket
-        self._server = _Server(storage, self._deadline)
-        self._headers: dict[str, str] | None = None
-
-    def close(self) -> None:
-        """End the connection."""
-        self._server.close()
+        self._bucket = bucket
 
     def page(self, **query: str) -> dict[str, Any]:
         """Return one page."""
         self.lists += 1
         if self.lists > _LISTS:
             raise CannotLook(f"it needs more than {_LISTS} lists: name a smaller folder")
-        found = self._get(f"?{urlencode({'maxResults': _ITEMS, **query})}")
+        found = self._bucket.found(f"?{urlencode({'maxResults': _ITEMS, **query})}")
         if found is None:
             raise CannotLook("there is no such bucket: correct checkpoint_dir")
         return found
@@ -139,57 +74,13 @@ class _Store:
     def at(self, name: str) -> float | None:
         """Return when an object was written; None if there is none."""
         self.gets += 1
-        found = self._get(f"/{quote(name, safe='')}?fields=updated")
+        found = self._bucket.found(f"/{quote(name, safe='')}?fields=updated")
         return None if found is None else checkpoints.time_of(found.get("updated"))
 
     @property
     def is_tired(self) -> bool:
         """Return whether this look has asked for as many objects as it may."""
         return self.gets >= _GETS
-
-    def _get(self, rest: str) -> dict[str, Any] | None:
-        if self._headers is None:
-            self._headers = self._authorization()
-        if time.monotonic() > self._deadline:
-            raise CannotLook(f"{self._server.name} is too slow")
-        path = f"/storage/v1/b/{self._bucket}/o{rest}"
-        status, body = self._server.get(path, self._headers)
-        if status == 404:
-            return None
-        if status != 200:
-            raise CannotLook(_refusal(status, body))
-        found = json_object(body)
-        if found is None:
-            raise CannotLook(f"{self._server.name} gives no JSON")
-        return found
-
-    def _authorization(self) -> dict[str, str]:
-        if not self._metadata:
-            return {}
-        if not may_have_token(self._address):
-            raise CannotLook(f"no token is sent to {self._address}, which is not {_GOOGLE}")
-        server = _Server(self._metadata, self._deadline)
-        try:
-            status, body = server.get(_TOKEN, {"Metadata-Flavor": "Google"})
-        finally:
-            server.close()
-        token = (json_object(body) or {}).get("access_token")
-        if status != 200 or not isinstance(token, str) or not token.isascii():
-            raise CannotLook(
-                f"the machine gets no token ({status}): give the slice a service_account"
-            )
-        return {"Authorization": f"Bearer {token}"}
-
-
-def _refusal(status: int, body: bytes) -> str:
-    if status in (401, 403):
-        return (
-            f"the bucket refuses ({status}): give the service account of the slice "
-            "roles/storage.objectViewer on it"
-        )
-    error = (json_object(body) or {}).get("error")
-    said = error.get("message") if isinstance(error, dict) else ""
-    return f"the bucket answers {status} {one_line(str(said or ''), 100)}".rstrip()
 
 
 @dataclass
@@ -203,8 +94,11 @@ class _Level:
 class _Look:
     """Goes from the run's folder to those of its steps, and looks at the newest."""
 
-    def __init__(self, store: _Store, prefix: str, known: dict[str, Any]) -> None:
+    def __init__(
+        self, store: _Store, prefix: str, known: dict[str, Any], without_attempts: bool
+    ) -> None:
         self._store, self._prefix = store, prefix
+        self._without_attempts = without_attempts
         self._known = known
         self._refused = 0
         self._cut = False
@@ -241,10 +135,18 @@ class _Look:
         folders = [""]
         for _level in range(_DEPTH):
             self._cut = self._cut or len(folders) > _FOLDERS
-            folders = [name for folder in folders[:_FOLDERS] for name in self._below(folder)]
+            found = [name for folder in folders[:_FOLDERS] for name in self._below(folder)]
+            folders = self._worth_a_look(found)
             # What lies beside the steps, such as curves, is not worth its requests.
             if self._folders or not folders:
                 break
+
+    def _worth_a_look(self, folders: list[str]) -> list[str]:
+        """Return the folders of attempts with the last one first, then all others."""
+        numbers = {name: number_of(name) for name in folders}
+        attempts = sorted((n, name) for name, n in numbers.items() if n is not None)
+        others = [name for name, number in numbers.items() if number is None]
+        return [name for _number, name in reversed(attempts) if not self._without_attempts] + others
 
     def _below(self, folder: str) -> list[str]:
         """Take in what lies in a folder; return its folders that are of no step."""
@@ -277,7 +179,7 @@ class _Look:
         there = [one for one in _list(items) if not checkpoints.is_folder(one)]
         found = [checkpoints.thing_of(one, self._prefix) for one in there]
         self._refused += found.count(None)
-        return [one for one in found if one is not None]
+        return [one for one in found if one is not None and not checkpoints.is_fence(one.name)]
 
     def _steps(self) -> list[Unit]:
         """Return the folders of the highest steps, each with its mark."""

@@ -1,4 +1,4 @@
-"""Looks at the checkpoints in a bucket every minute or two, for the worker that leads the gang.
+"""Looks at the checkpoints in a bucket every few minutes, for the worker that leads the gang.
 
 Each look is a process of its own, and a thread waits for it: a slow bucket never delays the agent.
 """

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from ..decide.config import Config
+from ..decide.fence import folder_of
 from .installed import FILES
 
 HANG_HOOK = FILES / "hang_hook"
@@ -41,13 +42,22 @@ def authorities(text: str) -> dict[str, str]:
     return {match[1]: match[3] for match in found if match[1] in AUTHORITIES}
 
 
+def checkpoint_dir(config: Config, attempt: int) -> str:
+    """Return where an attempt writes its checkpoints; empty if the run wants no such place."""
+    if not config.attempt_folders:
+        return config.checkpoint_dir
+    return f"{config.checkpoint_dir.rstrip('/')}/{folder_of(attempt)}"
+
+
 def of_program(config: Config, run_id: str, attempt: int, basis: dict[str, str]) -> dict[str, str]:
     """Return the whole environment of one attempt."""
     ours = {
         "TPU_FLEET_RUN": config.run,
         "TPU_FLEET_RUN_ID": run_id,
         "TPU_FLEET_ATTEMPT": str(attempt),
-        "TPU_FLEET_CHECKPOINT_DIR": config.checkpoint_dir,
+        "TPU_FLEET_CHECKPOINT_DIR": checkpoint_dir(config, attempt),
+        # Where attempts have folders of their own, the fence names it when the attempt begins.
+        "TPU_FLEET_RESTORE_DIR": "" if config.attempt_folders else config.checkpoint_dir,
         "TPU_FLEET_SLICE": config.slice,
         "TPU_FLEET_WORKER": str(config.worker),
         "TPU_FLEET_WORKERS": str(config.workers),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..decide import fence
-from ..decide.checkpoints import is_finished, step_of
+from ..decide.checkpoints import is_fence, is_finished, step_of
 from . import fence_file, processes, store
 
 _ENTRIES = 5000
@@ -50,7 +50,7 @@ def changes(folder: Path, limit: int = _ENTRIES) -> Changes:
             with contextlib.suppress(OSError), os.scandir(str(place)) as entries:
                 for entry in entries:
                     seen += 1
-                    if seen > limit or entry.name.startswith(".tpu-fleet-attempt"):
+                    if seen > limit or is_fence(entry.name):
                         continue
                     with contextlib.suppress(OSError):
                         at = entry.stat(follow_symlinks=False).st_mtime_ns

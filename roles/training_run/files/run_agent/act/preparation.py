@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..decide import fence
 from ..decide.config import Config
-from ..decide.gang_state import Gang
+from ..decide.gang_state import GATHERING, Gang
 from . import chip_holders, store, terminal
+from .fence_look import FenceLook
 from .folder_facts import BUCKET
-from .folder_look import FolderLook
 from .hand import Hand
 
 
@@ -53,20 +53,31 @@ def builds(config: Config, workdir: str) -> dict[str, str]:
 
 
 class Preparation:
-    """Looks at the disks and at the checkpoint folder, and remembers for a moment what it saw."""
+    """Looks at the disks and at the fence, and remembers for a moment what it saw."""
 
     def __init__(self, config: Config, hand: Hand) -> None:
         self._config = config
         self._hand = hand
-        path = fence.path_of(config.checkpoint_dir, config.fence)
-        self._look = FolderLook(config, path) if path else None
-        self._folder = path.parent if path else None
-        self._found: dict[str, Any] | None = None
-        self._looked = 0.0
-        self._patience = fence.Patience(config.timing.fence)
-        self._named = ""
         # On what the checkpoints are; empty until it was looked at, or where there are none.
         self.place = BUCKET if config.checkpoint_dir.startswith("gs://") else ""
+        path = fence.path_of(config.checkpoint_dir, config.fence)
+        self._object = terminal.fence_object(config)
+        self._folder = path.parent if path else None
+        self._shown = f"the checkpoint folder {config.checkpoint_dir}"
+        self._look: FenceLook | None = None
+        if path or self._object:
+            self._look = FenceLook(config, "fence" if self._object else "look", self._shown)
+        self._asked = {"path": str(path)} if path else {
+            "place": self._object, "folders": config.attempt_folders,
+        }  # fmt: skip
+        self._found: dict[str, Any] | None = None
+        self._looked = 0.0
+        # An heir looks several times while it waits: another may have come meanwhile.
+        timing = config.timing
+        self._again = timing.fence_in_bucket if self._object else 2 * timing.fence
+        self._patience = fence.Patience(terminal.fence_seconds(config))
+        self._is_sure = False
+        self._named = ""
         self.floor = 0
         self.run_id = ""
         self.elsewhere = ""
@@ -74,7 +85,7 @@ class Preparation:
 
     def forget(self) -> None:
         """Look again before the next start."""
-        self._found = None
+        self._found, self._is_sure = None, False
         self.elsewhere = self.low = ""
 
     def builds(self) -> dict[str, str]:
@@ -88,23 +99,34 @@ class Preparation:
         """Say what is in the way; the gang is given where this worker leads it."""
         wanted, folder = self._config.min_free_bytes, self._config.paths.log.parent
         self.low = low(folder, self._hand.free_bytes(folder), wanted)
-        if self.low or self._look is None or self._folder is None:
+        if self.low or self._look is None:
             return self.low
+        if gang is not None and gang.phase != GATHERING:
+            return ""  # meanwhile it has begun: to claim the next attempt would shut this one out
         now = time.monotonic()
-        # An heir looks several times while it waits: another may have come meanwhile.
-        if self._found is None or now - self._looked > 2 * self._config.timing.fence:
-            mine = gang.owner if gang is not None and not self._claimed(gang) else ""
-            self._look.begin(mine, socket.gethostname())
+        if self._found is None or now - self._looked > self._again:
+            self._look.begin({**self._asked, "claim": self._claim(gang)})
             answer = self._look.answer(min(1.0, self._config.timing.tick))
             if answer is None:
-                return f"the checkpoint folder {self._folder} does not answer"
+                return f"{self._shown} does not answer"
             self._found, self._looked = answer, now
             self.place = answer.get("place") or self.place
         if self._found.get("error"):
-            text, self._found = str(self._found["error"]), None
+            text = str(self._found["error"])
+            # A bucket that refuses is asked at its pace: each request has its price.
+            self._found = self._found if self._object else None
             return text
-        self.low = low(self._folder, self._found.get("free"), wanted)
+        if self._folder is not None:
+            self.low = low(self._folder, self._found.get("free"), wanted)
         return self.low or (self._judge(gang) if gang is not None else "")
+
+    def _claim(self, gang: Gang | None) -> dict[str, Any] | None:
+        """Return what this worker wants of the fence; None where it only looks."""
+        if gang is None:
+            return None
+        mark = terminal.mark_of(self._config, gang.run_id, gang.attempt + 1, gang.owner)
+        is_new = not self._claimed(gang)
+        return {"mark": asdict(mark), "is_new": is_new, "is_sure": self._is_sure}
 
     def _claimed(self, gang: Gang) -> bool:
         # Of several heirs the last one goes on: who was there already does not come again.
@@ -114,17 +136,32 @@ class Preparation:
         mark = fence.Mark.from_json((self._found or {}).get("mark") or {})
         self.elsewhere = ""
         if mark is None:
-            return ""
+            return self._look_again() if self._object else ""
         self.floor, self.run_id = fence.floor(mark), mark.run_id
         if mark.owner == gang.owner:
             self._named = gang.owner
         if fence.judge(mark, gang.owner, self._claimed(gang)) == fence.ELSEWHERE:
             self.elsewhere = (
-                f"fenced: {fence.shuts_out(mark, gang.owner, 0)}; to go on here all the same, end "
+                f"{fence.shuts_out(mark, gang.owner, 0)}; to go on here all the same, end "
                 f"it there, then run `tpu-fleet retry {self._config.run}`"
             )
             return self.elsewhere
         left = self._patience.left(mark, time.monotonic())
-        if left <= 0 or (self._found or {}).get("alone"):
-            return ""
-        return f"attempt {self.floor} may still run elsewhere: it is given time to end"
+        if left > 0 and not (self._found or {}).get("alone"):
+            before = fence.floor(mark)
+            return f"attempt {before} may still run elsewhere: it is given time to end"
+        return self._judge_object(mark, gang) if self._object else ""
+
+    def _judge_object(self, mark: fence.Mark, gang: Gang) -> str:
+        """Say what a start waits for until the object names it."""
+        if mark.owner != gang.owner or mark.attempt <= gang.attempt:
+            return self._look_again()  # of two at the same time, the other was first
+        if mark.reserved:
+            self._is_sure = True
+            return self._look_again()
+        self.floor = mark.attempt - 1  # it has this name already, and did not begin
+        return ""
+
+    def _look_again(self) -> str:
+        self._found = None
+        return f"the fence of {self._config.checkpoint_dir} does not name the next attempt yet"

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from . import processes, store, user_files
+from .bucket_guard import BucketGuard, NotNamed
 from .guard import Guard
 
 _SET_CHILD_SUBREAPER = 36
@@ -44,13 +45,20 @@ def main(words: list[str]) -> int:
     _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
     terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
     result: dict[str, Any] = {"attempt": order["attempt"]}
-    guard = Guard(order)
+    told = order.get("fence") or {}
+    guard = BucketGuard(order, _say) if "object" in told else Guard(order)
     begun = time.monotonic()
     checkpoints = order["env"].get("TPU_FLEET_CHECKPOINT_DIR", "")
     if checkpoints.startswith("/"):
         with contextlib.suppress(OSError):  # the program's own error is better
             Path(checkpoints).mkdir(parents=True, exist_ok=True)
-    shut_out = guard.claim()
+    try:
+        shut_out = guard.claim()
+    except NotNamed as error:
+        _say(f"not started: {error}")
+        result.update(exit_code=None, signal=None, end=time.time(), not_started=str(error))
+        store.write(folder / "result.json", result)
+        return 1
     if time.monotonic() - begun > _LATE_SECONDS:
         # The agent has given this start up by now: what began late would run unseen.
         _say("not started: the checkpoint folder did not answer in time")

@@ -151,7 +151,9 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
         "log_command": log,
         "fence": _fence(config, run_id, attempt, owner),
         "checkpoints_every": config.timing.fence if config.hang_seconds > 0 else _CHECKPOINTS,
-        "look_every": config.timing.fence,
+        "look_every": config.timing.fence_in_bucket
+        if fence_object(config)
+        else config.timing.fence,
     }
     path = config.paths.runtime / "launch.json"
     store.write(path, order, mode=0o600)
@@ -160,13 +162,45 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
     _new_session(config, installed.command("program"), path)
 
 
-def _fence(config: Config, run_id: str, attempt: int, owner: str) -> dict[str, Any] | None:
-    path = fence.path_of(config.checkpoint_dir, config.fence)
-    if path is None:
+def mark_of(config: Config, run_id: str, attempt: int, owner: str) -> fence.Mark:
+    """Return the mark of an attempt that this worker leads."""
+    return fence.Mark(
+        attempt, owner, run_id, socket.gethostname(), at=time.time(), slice=config.slice
+    )
+
+
+def fence_object(config: Config) -> dict[str, Any] | None:
+    """Return where the fence is in a bucket; None where the checkpoints are in none."""
+    place = fence.object_of(config.checkpoint_dir, config.fence)
+    if place is None:
         return None
-    mark = fence.Mark(attempt, owner, run_id, socket.gethostname(), at=time.time())
+    servers = {"storage": config.storage, "metadata": config.metadata}
+    return {**servers, "bucket": place[0], "name": place[1]}
+
+
+def fence_seconds(config: Config) -> float:
+    """Return after which time a live owner has seen that another has taken over."""
+    if fence_object(config) is None:
+        return fence.LOOKS_UNTIL_SURE * config.timing.fence
+    return fence.LOOKS_UNTIL_SURE_OF_BUCKET * config.timing.fence_in_bucket
+
+
+def _fence(config: Config, run_id: str, attempt: int, owner: str) -> dict[str, Any] | None:
+    path, place = fence.path_of(config.checkpoint_dir, config.fence), fence_object(config)
+    told = {"mark": asdict(mark_of(config, run_id, attempt, owner))}
+    if place is not None:
+        # Worker 0 looks; the others do while it does not answer them.
+        heard = "" if config.leader else str(heard_file(config))
+        restore = config.checkpoint_dir.rstrip("/") if config.attempt_folders else ""
+        sure = fence_seconds(config)
+        return {**told, "object": place, "sure": sure, "heard": heard, "restore_below": restore}
     # Worker 0 speaks for its slice; the others only look.
-    return {"path": str(path), "mark": asdict(mark), "write": config.leader}
+    return {**told, "path": str(path), "write": config.leader} if path else None
+
+
+def heard_file(config: Config) -> Path:
+    """Return the file that is touched whenever worker 0 answers; all may see its time."""
+    return config.paths.runtime / "heard"
 
 
 def _new_session(config: Config, command: list[str], launch: Path) -> None:

@@ -10,6 +10,10 @@ LIST_DOLLARS = 0.005 / 1000
 GET_DOLLARS = 0.0004 / 1000
 MONTH = 30.44 * 86400.0
 """Seconds."""
+MOST_DOLLARS = 0.25
+"""What the requests of a run cost at most in a month: its looks, and its fence."""
+FENCE_SECONDS = 10.0
+"""From one read of the fence to the next, by one worker of the run."""
 MOST_PAUSE = 900.0
 """Seconds between two looks while a bucket refuses; requests may have to be paid by more."""
 
@@ -17,6 +21,11 @@ MOST_PAUSE = 900.0
 def dollars(lists: int, gets: int) -> float:
     """Return what requests cost."""
     return lists * LIST_DOLLARS + gets * GET_DOLLARS
+
+
+def fence_dollars(every: float = FENCE_SECONDS) -> float:
+    """Return what a month of reads of the fence costs, one every so many seconds."""
+    return dollars(0, 1) * MONTH / every
 
 
 def pause(spent: float, dollars_a_month: float, least: float, failures: int = 0) -> float:

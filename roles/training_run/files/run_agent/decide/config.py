@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .bucket_budget import FENCE_SECONDS
 from .run_definition import part_of_the_run
 
 STEP_PATTERN = r"step[ =:]+(\d+)"
@@ -23,13 +24,14 @@ class Timing:
     restart_delay: float = 2.0
     restart_delay_max: float = 60.0
     fence: float = 5.0  # between looks at the checkpoint folder while the program runs
+    fence_in_bucket: float = FENCE_SECONDS  # the same, where it is in a bucket
     step: float = 10.0  # between two writings of a status in which only the step is new
     progress: float = 60.0  # between two events with the program's progress
     disk: float = 30.0
     metadata: float = 10.0
     checkpoints: float = 35.0  # until the checkpoint folder was looked at once more
     bucket: float = 60.0  # between two looks at a bucket, or longer, by the next
-    bucket_dollars: float = 0.2  # that a month of such looks costs at most
+    bucket_dollars: float = 0.13  # that a month of such looks costs at most, beside the fence
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class Config:
     metadata: str = ""
     storage: str = "https://storage.googleapis.com"
     fence: str = ""
+    attempt_folders: bool = False  # whether each attempt writes to a folder of its own
     position: int = 0
     key: str = ""  # by which the workers of the gang know each other
 

@@ -1,30 +1,39 @@
-"""The fence around a checkpoint folder: a file that names the attempt which may write there.
+"""The fence around a checkpoint folder: a mark that names the attempt which may write there.
 
-Inside a slice the gang sees to it that one attempt has ended before the next begins. The file is
+Inside a slice the gang sees to it that one attempt has ended before the next begins. The mark is
 for owners that cannot reach each other: a recreated slice, or a run that moved, finds in it
 how far the numbers went, puts its own name there, and waits until the other, if it still lives,
-has seen it and ended its program. It works where both see one folder: a disk or NFS, no bucket.
+has seen it and ended its program.
+
+On a disk or NFS the mark is a file, which the program's parent writes when an attempt begins. In a
+bucket it is an object, which the leader writes before that, over the very generation that it has
+read: of two leaders one succeeds, and no attempt begins that the object does not name.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .checkpoints import FENCE, bucket_and_folder
 from .gang_state import MOST_ATTEMPTS
 from .values import is_whole, one_line
 
-_LOOKS_UNTIL_SURE = 6
+LOOKS_UNTIL_SURE = 6
+"""Looks of a live owner while an heir waits: what an NFS client has in its cache may be old."""
+LOOKS_UNTIL_SURE_OF_BUCKET = 2
+"""The same in a bucket, which answers with its last state."""
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_ATTEMPT_FOLDER = re.compile(r"attempt-([1-9]\d{0,9})")
 GO, TAKE_OVER, ELSEWHERE = "go", "take over", "elsewhere"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What the file says."""
+    """What the file or the object says."""
 
     attempt: int
     owner: str
@@ -32,10 +41,12 @@ class Mark:
     where: str = ""
     reserved: bool = False  # the owner waits for the attempt before to end
     at: float = 0.0
+    slice: str = ""
+    restore: str | None = None  # the folder from which to restore; None where none has a whole one
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Mark | None:
-        """Read a file's content, which is the user's and not trusted."""
+        """Read the content, which is the user's and not trusted."""
         attempt, owner = data.get("attempt"), data.get("owner")
         if not is_whole(attempt) or not isinstance(owner, str):
             return None
@@ -44,14 +55,53 @@ class Mark:
         where, run_id = one_line(str(data.get("where", "")), 100), data.get("run_id", "")
         if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
             run_id = ""
-        return cls(attempt, owner, run_id, where, data.get("reserved") is True)
+        restore = data.get("restore")
+        if restore != "" and number_of(restore) is None:
+            restore = None
+        return cls(
+            attempt,
+            owner,
+            run_id,
+            where,
+            data.get("reserved") is True,
+            slice=one_line(str(data.get("slice", "")), 100),
+            restore=restore,
+        )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a leader wants before an attempt: that the mark names this attempt of its gang."""
+
+    mark: Mark
+    is_new: bool
+    """Whether the gang never had the folder, and takes it over from any other."""
+    is_sure: bool
+    """Whether it has waited for the attempt before to end."""
 
 
 def path_of(checkpoint_dir: str, name: str) -> Path | None:
     """Return the file's path; None where there is no folder that we can see."""
     if not checkpoint_dir.startswith("/"):
         return None
-    return Path(checkpoint_dir) / f".tpu-fleet-attempt.{name}"
+    return Path(checkpoint_dir) / f"{FENCE}.{name}"
+
+
+def object_of(checkpoint_dir: str, name: str) -> tuple[str, str] | None:
+    """Return bucket and name of the object; None where the checkpoints are in no bucket."""
+    place = bucket_and_folder(checkpoint_dir)
+    return place and (place[0], f"{place[1]}{FENCE}.{name}")
+
+
+def folder_of(attempt: int) -> str:
+    """Return the name of the folder of one attempt, where each has its own."""
+    return f"attempt-{attempt}"
+
+
+def number_of(folder: Any) -> int | None:
+    """Return the attempt to which a folder belongs."""
+    found = _ATTEMPT_FOLDER.fullmatch(folder) if isinstance(folder, str) else None
+    return int(found.group(1)) if found else None
 
 
 def judge(found: Mark | None, owner: str, claimed: bool) -> str:
@@ -61,9 +111,25 @@ def judge(found: Mark | None, owner: str, claimed: bool) -> str:
     return ELSEWHERE if claimed else TAKE_OVER
 
 
-def heir(found: Mark, owner: str, where: str, now: float) -> Mark:
+def heir(found: Mark, claim: Mark) -> Mark:
     """Return what a new gang writes over the mark of the one before."""
-    return Mark(found.attempt + 1, owner, found.run_id, where, reserved=True, at=now)
+    number = max(found.attempt + 1, claim.attempt)
+    return replace(claim, attempt=number, run_id=found.run_id, reserved=True, restore=found.restore)
+
+
+def claimed(found: Mark | None, claim: Claim) -> Mark | None:
+    """Return the mark to write before an attempt; None where nothing is to do."""
+    if found is None:
+        return claim.mark
+    if found.owner != claim.mark.owner:
+        return heir(found, claim.mark) if claim.is_new else None
+    if found.attempt < claim.mark.attempt:
+        run_id = found.run_id or claim.mark.run_id
+        return replace(claim.mark, run_id=run_id, restore=found.restore)
+    if found.reserved and claim.is_sure:
+        return replace(claim.mark, attempt=found.attempt, run_id=found.run_id,
+                       restore=found.restore)  # fmt: skip
+    return None
 
 
 def floor(found: Mark | None) -> int:
@@ -79,15 +145,16 @@ def shuts_out(found: Mark | None, owner: str, attempt: int) -> str:
         return ""
     if found.attempt == attempt and found.owner == owner:
         return ""
+    of_slice = f" of slice {found.slice}" if found.slice else ""
     place = f" on {found.where}" if found.where else ""
-    return f"attempt {found.attempt}{place} has the checkpoint folder"
+    return f"fenced by attempt {found.attempt}{of_slice}{place}"
 
 
 class Patience:
     """How long an heir waits: who is shut out looks several times meanwhile."""
 
-    def __init__(self, every: float) -> None:
-        self._seconds = _LOOKS_UNTIL_SURE * every
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._attempt = 0
         self._since = 0.0
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from .durations import long
 from .gang_state import GATHERING, STOPPING, Gang, Policy, Reports
-from .reports import absent, crash, done, obstructed, silence, trouble, unaware, unequal
+from .reports import absent, crash, done, fenced, obstructed, silence, trouble, unaware, unequal
 from .run_states import ENDED, FAILED, RUNNING, SUCCEEDED
 
 
@@ -122,7 +122,14 @@ def _while_running(gang: Gang, reports: Reports, policy: Policy) -> Gang:
 
 def _interrupted(gang: Gang, reports: Reports, reason: str) -> Gang:
     number = gang.obstructed + 1 if obstructed(gang, reports) else 0
-    return replace(gang, phase=STOPPING, infrastructure=True, reason=reason, obstructed=number)
+    return replace(
+        gang,
+        phase=STOPPING,
+        infrastructure=True,
+        reason=reason,
+        obstructed=number,
+        fenced=fenced(gang, reports),
+    )
 
 
 def _failed_once(gang: Gang, reports: Reports, worker: int, text: str, policy: Policy) -> Gang:
@@ -213,6 +220,7 @@ def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -
         attempt=max([gang.attempt, *known]) + 1,
         run_id=(latest[0].run_id if first else "") or gang.run_id,
         infrastructure=False,
+        fenced=False,
         reason="",
         boots={str(report.worker): report.boot_id for report in latest},
         claimed=True,

@@ -88,6 +88,7 @@ class Gang:
     tail: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # why this attempt was asked to save
     builds: dict[str, str] = field(default_factory=dict)  # with which the attempt began
+    fenced: bool = False  # whether another gang has the checkpoints: nothing may be saved any more
     yields: bool = False  # of several slices, one is taken: none is kept from others meanwhile
 
     @property

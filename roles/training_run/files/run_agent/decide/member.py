@@ -27,6 +27,7 @@ class Order:
     queue: dict[str, Any] | None = None  # the run that has the TPU before this one
     yields: bool = False  # no slice is kept free for this run now
     saved_at: float | None = None  # of the newest checkpoint, where the leader alone looks
+    fenced: bool = False  # another gang has the checkpoints: the attempt is killed, without grace
     stuck: bool = False  # it could not start, for long by now; said where it has several slices
 
 
@@ -69,6 +70,8 @@ def stop_cause(order: Order | None, local: Local, lost_seconds: float) -> str:
 def decide(order: Order | None, local: Local, lost_seconds: float, grace_seconds: float) -> str:
     """Return the one thing to do now."""
     if local.program == "running":
+        if order is not None and order.fenced and order.attempt == local.last_started:
+            return KILL
         # A stop that began is carried through, whatever the leader says meanwhile.
         if local.stopping_for is not None:
             return KILL if local.stopping_for >= grace_seconds else NOTHING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .gang_state import INFRASTRUCTURE_CAUSES, OBSTRUCTED, Gang, Policy, Report, Reports
+from .gang_state import FENCED, INFRASTRUCTURE_CAUSES, OBSTRUCTED, Gang, Policy, Report, Reports
 
 Seen = tuple[Report, float] | None
 
@@ -67,6 +67,14 @@ def obstructed(gang: Gang, reports: Reports) -> bool:
     """Say whether something on a machine prevented the attempt."""
     return any(
         report.last_started == gang.attempt and report.cause in OBSTRUCTED
+        for report, _age in reports.values()
+    )
+
+
+def fenced(gang: Gang, reports: Reports) -> bool:
+    """Say whether another gang has taken the checkpoint folder over from this attempt."""
+    return any(
+        report.last_started == gang.attempt and report.cause == FENCED
         for report, _age in reports.values()
     )
 

@@ -90,6 +90,8 @@ def look(
             memory = replace(memory, cause=ADRIFT)
         if result.get("fenced"):
             memory = replace(memory, cause=FENCED, fenced=one_line(str(result["fenced"]), 300))
+        if result.get("not_started"):
+            memory = replace(memory, cause=NOT_STARTED)
         return Seen(memory, alive=False)
     if record is not None and record.get("attempt") == memory.attempt:
         memory = _with_record(memory, record)

@@ -116,6 +116,7 @@ class Leader:
             queue=queues[0] if queues and state.phase == GATHERING else None,
             saved_at=self.saved_at,
             yields=state.yields,
+            fenced=state.fenced,
             stuck=bool(self.config.slices) and self._is_stuck(seen),
         )
 

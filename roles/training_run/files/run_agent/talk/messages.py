@@ -115,6 +115,7 @@ ORDER: dict[str, Check] = {
     "queue": _maybe(_queue),
     "saved_at": _maybe(_SECONDS),
     "yields": _flag,
+    "fenced": _flag,
     "stuck": _flag,
 }
 _LONGEST = {"waiting": _TEXT * 4, "tail": _LINE, "checkpoint": _LINE, "builds": _LINE}

@@ -312,7 +312,7 @@ def test_systemd_is_told_one_line(place: Path, monkeypatch: pytest.MonkeyPatch, 
         monkeypatch.setenv("NOTIFY_SOCKET", str(address))
         systemd.tell(f"failed, attempt 1. {reason}{end}MAINPID=1")
         said = heard.recv(65536)
-    assert said.startswith(b"STATUS=failed, attempt 1. fenced: attempt 7 on x")
+    assert said.startswith(b"STATUS=failed, attempt 1. fenced by attempt 7 on x")
     assert len(said) < 1000
     assert not any(separator in said for separator in (b"\n", b"\r", b"\0"))
 

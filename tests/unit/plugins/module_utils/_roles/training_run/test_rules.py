@@ -28,6 +28,23 @@ def test_the_address_of_a_bucket(place: str) -> None:
     assert "gs://BUCKET/FOLDER" in text
 
 
+@pytest.mark.parametrize(
+    ("place", "fence", "is_wrong"),
+    [
+        ("gs://lab-ckpt/digits", "attempt", False),
+        ("/mnt/ckpt", "folder", False),
+        ("/mnt/ckpt", "attempt", True),
+        (None, "attempt", True),
+    ],
+)
+def test_folders_of_attempts_are_in_a_bucket(place: str | None, fence: str, is_wrong: bool) -> None:
+    run = {"name": "digits", "slices": [], "checkpoint_dir": place, "fence": fence}
+    found = list(map(str, check_training_run({"fleet_runs": [run]})))
+    wrong = [text for text in found if "fleet_runs[0].fence = 'attempt': needs" in text]
+    assert bool(wrong) == is_wrong
+    assert all("gs://BUCKET/FOLDER" in text for text in wrong)
+
+
 def test_only_region_and_zone_are_replaced() -> None:
     (text,) = problems("gs://lab-{place}/x")
     assert "has {place}, which is neither region nor zone. Write {region} or {zone}" in text

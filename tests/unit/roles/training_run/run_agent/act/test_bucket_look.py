@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from object_server import TOKEN, Objects, serving
-from run_agent.act import bucket_look
+from object_server import Objects, serving
+from run_agent.act import bucket_look, bucket_requests
 from run_agent.decide import program_words
 
 AT = 1_700_000_000.0
@@ -122,19 +122,6 @@ def test_what_a_bucket_refuses_has_a_remedy(lab: Objects) -> None:
     assert "service_account" in look(lab)["error"]
 
 
-def test_the_token_goes_to_cloud_storage_alone(lab: Objects) -> None:
-    lab.step("digits/100", AT)
-    look(lab)
-    assert {one for one in lab.tokens if one} == {f"Bearer {TOKEN}"}
-    lab.tokens.clear()
-    for address in ("http://storage.googleapis.com", "https://storage.googleapis.com.evil.org"):
-        assert "no token is sent" in look(lab, storage=address)["error"]
-    # The metadata server needs to be asked for none of them.
-    assert lab.tokens == []
-    assert bucket_look.may_have_token("https://storage.googleapis.com")
-    assert not bucket_look.may_have_token("https://user@evil.org#storage.googleapis.com")
-
-
 def test_endless_and_huge_lists_are_cut_off(lab: Objects) -> None:
     for step in range(40):
         lab.step(f"digits/{step}", AT + step)
@@ -165,7 +152,7 @@ def test_hostile_objects_are_refused_one_by_one(lab: Objects) -> None:
 
 def test_a_server_that_is_away_or_silent(lab: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not answer" in look(lab, storage="http://127.0.0.1:9")["error"]
-    monkeypatch.setattr(bucket_look, "_SILENCE", 0.2)
+    monkeypatch.setattr(bucket_requests, "_SILENCE", 0.2)
     lab.delay = 1.0
     begun = time.monotonic()
     assert "does not answer" in look(lab)["error"]

@@ -43,6 +43,15 @@ def test_the_environment() -> None:
     assert expected.items() <= found.items()
     alone = environment.of_program(config.parse(PUBLIC, {}), "demo-1", 1, basis)
     assert not [name for name in alone if name.startswith("MEGASCALE")]
+    assert alone["TPU_FLEET_RESTORE_DIR"] == alone["TPU_FLEET_CHECKPOINT_DIR"]
+
+
+def test_an_attempt_with_a_folder_of_its_own() -> None:
+    place = {"checkpoint_dir": "gs://lab/d/", "attempt_folders": True}
+    given = config.parse({**PUBLIC, **place}, {"TPU_FLEET_RESTORE_DIR": "lie"})
+    found = environment.of_program(given, "demo-1", 4, as_user.environment_of(ALICE))
+    assert found["TPU_FLEET_CHECKPOINT_DIR"] == "gs://lab/d/attempt-4"
+    assert found["TPU_FLEET_RESTORE_DIR"] == ""
 
 
 SEVERAL = {"slices": [["10.0.0.2", "10.0.0.3"], ["10.1.0.2", "10.1.0.3"]], "megascale_port": 25001}

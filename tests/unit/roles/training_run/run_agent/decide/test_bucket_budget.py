@@ -4,7 +4,8 @@ import pytest
 from run_agent.decide import bucket_budget
 from run_agent.decide.config import Timing
 
-QUARTER = 0.25
+LOOKS = Timing(lost=30).bucket_dollars
+A_MONTH_OF_STARTS = 1000 * bucket_budget.dollars(1, 6)
 
 
 @pytest.mark.parametrize("lists", [0, 1, 2, 5, 20])
@@ -15,15 +16,21 @@ def test_a_month_of_looks_costs_at_most_a_quarter_of_a_dollar(
 ) -> None:
     timing, spent = Timing(lost=30), bucket_budget.dollars(lists, gets)
     pause = bucket_budget.pause(spent, timing.bucket_dollars, timing.bucket, failures)
-    assert spent * bucket_budget.MONTH / pause < QUARTER
+    fence = bucket_budget.fence_dollars(timing.fence_in_bucket)
+    looks = spent * bucket_budget.MONTH / pause
+    assert looks + fence + A_MONTH_OF_STARTS < bucket_budget.MOST_DOLLARS
     assert timing.bucket <= pause < 3600
 
 
-def test_the_usual_look_comes_every_seventy_seconds() -> None:
+def test_the_usual_look_comes_every_two_minutes() -> None:
     # One list of the steps, and the newest one's mark.
-    assert 60 < bucket_budget.pause(bucket_budget.dollars(1, 1), 0.2, 60.0) < 75
+    assert 105 < bucket_budget.pause(bucket_budget.dollars(1, 1), LOOKS, 60.0) < 115
+
+
+def test_a_month_of_reads_of_the_fence_costs_a_dime() -> None:
+    assert bucket_budget.fence_dollars() == pytest.approx(0.105, abs=0.001)
 
 
 def test_a_bucket_that_refuses_is_asked_less_often() -> None:
-    pauses = [bucket_budget.pause(0.0, 0.2, 60.0, failures) for failures in range(7)]
+    pauses = [bucket_budget.pause(0.0, LOOKS, 60.0, failures) for failures in range(7)]
     assert pauses == [60, 120, 240, 480, 900, 900, 900]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from run_agent.decide import fence
-from run_agent.decide.fence import ELSEWHERE, GO, TAKE_OVER, Mark
+from run_agent.decide.fence import ELSEWHERE, GO, TAKE_OVER, Claim, Mark
 
 OLD = Mark(7, "old", "digits-1", "vm-a")
 
@@ -39,3 +39,49 @@ def test_whose_the_checkpoint_folder_is(found: Mark | None, claimed: bool, todo:
 )
 def test_who_is_shut_out(found: Mark | None, attempt: int, out: bool) -> None:
     assert bool(fence.shuts_out(found, "me", attempt)) is out
+
+
+def test_who_has_the_folder_is_named_with_its_slice() -> None:
+    found = Mark(4, "other", where="vm-b", slice="pair")
+    assert fence.shuts_out(found, "me", 3) == "fenced by attempt 4 of slice pair on vm-b"
+
+
+MINE = Mark(3, "me", "digits-2", "vm-b")
+
+
+@pytest.mark.parametrize(
+    ("found", "is_new", "is_sure", "written"),
+    [
+        (None, True, False, MINE),
+        (None, False, False, MINE),  # it was deleted
+        # The numbers go on above those of a slice before, of whose end the heir is not sure.
+        (OLD, True, False, Mark(8, "me", "digits-1", "vm-b", reserved=True)),
+        (Mark(1, "old", "digits-1"), True, False, Mark(3, "me", "digits-1", "vm-b", reserved=True)),
+        (Mark(8, "me", "digits-1", reserved=True), True, False, None),
+        (Mark(8, "me", "digits-1", reserved=True), True, True, Mark(8, "me", "digits-1", "vm-b")),
+        # The next attempt of the same gang, and one that has its name already.
+        (Mark(2, "me", "digits-1"), False, False, Mark(3, "me", "digits-1", "vm-b")),
+        (Mark(3, "me", "digits-1"), False, False, None),
+        (OLD, False, True, None),  # a gang that comes back takes nothing over
+    ],
+)
+def test_what_a_leader_writes_before_an_attempt(
+    found: Mark | None, is_new: bool, is_sure: bool, written: Mark | None
+) -> None:
+    assert fence.claimed(found, Claim(MINE, is_new, is_sure)) == written
+
+
+def test_where_the_object_is() -> None:
+    assert fence.object_of("gs://lab/a/b/", "digits") == ("lab", "a/b/.tpu-fleet-attempt.digits")
+    assert fence.object_of("gs://lab", "digits.pair") == ("lab", ".tpu-fleet-attempt.digits.pair")
+    assert fence.object_of("/mnt/a", "digits") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "taken"),
+    [("attempt-7", "attempt-7"), ("", ""), (None, None), ("../x", None), ("attempt-07", None)],
+)
+def test_a_folder_to_restore_from_is_one_of_an_attempt(said: str, taken: str | None) -> None:
+    found = Mark.from_json({**asdict(OLD), "restore": said})
+    assert found is not None
+    assert found.restore == taken

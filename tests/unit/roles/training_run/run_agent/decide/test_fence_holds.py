@@ -1,19 +1,20 @@
 """No two slices write one checkpoint folder, as long as none is slower than is allowed for.
 
-Gangs that cannot hear each other share a file. Hypothesis lets them come, take over, crash, start
-late and look late; the decisions are the agent's own. What is allowed for: a look within three of
-its intervals, and five seconds from a launch's look at the file to its mark.
+Gangs that cannot hear each other share a file or an object. Hypothesis lets them come, take over,
+crash, start late and look late; the decisions are the agent's own. What is allowed for: a look
+within three of its intervals (of a file; one and a half of an object), and five seconds from a
+launch's look to its mark, or to its program.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from run_agent.decide import fence
-from run_agent.decide.fence import Mark
+from run_agent.decide.fence import Claim, Mark
 
 EVERY, LOOK_AGAIN, LATEST_LOOK, LATEST_MARK = 5.0, 10.0, 15.0, 5.0
 
@@ -23,9 +24,10 @@ class Slice:
     """One gang on its slice."""
 
     owner: str
-    patience: fence.Patience = field(default_factory=lambda: fence.Patience(EVERY))
+    patience: fence.Patience
     attempt: int = 0
     claimed: bool = False
+    is_sure: bool = False
     ended: bool = False
     seen: Mark | None = None
     seen_at: float | None = None
@@ -41,8 +43,11 @@ class Folder(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now = 0.0
         self.file: Mark | None = None
-        self.slices = [Slice("0")]
+        self.slices = [self.made("0")]
         self.settle(self.slices[0])
+
+    def made(self, owner: str) -> Slice:
+        return Slice(owner, fence.Patience(fence.LOOKS_UNTIL_SURE * EVERY))
 
     def one(self, data: st.DataObject) -> Slice:
         return data.draw(st.sampled_from(self.slices))
@@ -54,7 +59,7 @@ class Folder(RuleBasedStateMachine):
         if one.seen_at is None or self.now - one.seen_at > LOOK_AGAIN:
             found = self.file
             if found is not None and found.owner != one.owner and not one.claimed:
-                found = self.file = fence.heir(found, one.owner, "", 0.0)
+                found = self.file = fence.heir(found, Mark(one.attempt + 1, one.owner))
             one.seen, one.seen_at = found, self.now
             one.claimed = one.claimed or (found is not None and found.owner == one.owner)
         if fence.judge(one.seen, one.owner, one.claimed) == fence.ELSEWHERE:
@@ -88,7 +93,7 @@ class Folder(RuleBasedStateMachine):
     @precondition(lambda self: len(self.slices) < 4)
     @rule()
     def a_slice_is_made_anew(self) -> None:
-        self.slices.append(Slice(str(len(self.slices))))
+        self.slices.append(self.made(str(len(self.slices))))
 
     @rule(data=st.data())
     def it_prepares(self, data: st.DataObject) -> None:
@@ -133,5 +138,50 @@ class Folder(RuleBasedStateMachine):
         assert sum(one.alive for one in self.slices) == 1
 
 
+class Bucket(Folder):
+    """The same with an object, which is written before an attempt and read when it begins."""
+
+    def made(self, owner: str) -> Slice:
+        return Slice(owner, fence.Patience(fence.LOOKS_UNTIL_SURE_OF_BUCKET * LOOK_AGAIN))
+
+    def prepare(self, one: Slice) -> None:
+        if one.alive or one.ended or one.launching_since is not None:
+            return
+        if one.seen_at is None or self.now - one.seen_at > LOOK_AGAIN:
+            wanted = Claim(Mark(one.attempt + 1, one.owner), not one.claimed, one.is_sure)
+            self.file = fence.claimed(self.file, wanted) or self.file
+            one.seen, one.seen_at = self.file, self.now
+            one.claimed = one.claimed or (self.file is not None and self.file.owner == one.owner)
+        if fence.judge(one.seen, one.owner, one.claimed) == fence.ELSEWHERE:
+            one.ended = True
+        elif one.seen is None or one.seen.owner != one.owner or one.seen.attempt <= one.attempt:
+            one.seen_at = None
+        elif one.patience.left(one.seen, self.now) <= 0:
+            if one.seen.reserved:
+                one.is_sure, one.seen_at = True, None
+                return
+            one.attempt, one.is_sure = one.seen.attempt, False
+            self.look_at_the_launch(one)
+
+    def look_at_the_launch(self, one: Slice) -> None:
+        one.seen_at = None
+        if self.file is not None and (self.file.attempt, self.file.owner) == (
+            one.attempt, one.owner,
+        ):  # fmt: skip
+            one.launching_since = self.now
+
+    def launch(self, one: Slice) -> None:
+        """Start: a moment after the look, in which others may come."""
+        if one.launching_since is not None:
+            one.alive, one.looked, one.launching_since = True, self.now, None
+
+    @rule(data=st.data())
+    def its_object_is_deleted_before_it_begins_again(self, data: st.DataObject) -> None:
+        if not any(one.alive or one.launching_since is not None for one in self.slices):
+            self.file = None
+
+
 TestFolder = Folder.TestCase
 TestFolder.settings = settings(max_examples=100, stateful_step_count=40)
+TestBucket = Bucket.TestCase
+TestBucket.settings = settings(max_examples=100, stateful_step_count=40)

@@ -366,12 +366,17 @@ def test_a_slice_that_is_made_anew_continues_the_numbers_and_the_name() -> None:
 
 def test_a_run_that_goes_on_elsewhere_has_failed_here() -> None:
     state = replace(AT_WORK, phase=GATHERING)
-    state = after(state, report(0, program="none", elsewhere="fenced: attempt 9 on b"))
-    assert (state.phase, state.reason) == (FAILED, "fenced: attempt 9 on b")
+    state = after(state, report(0, program="none", elsewhere="fenced by attempt 9 on b"))
+    assert (state.phase, state.reason) == (FAILED, "fenced by attempt 9 on b")
     back = gang.again(replace(state, claimed=True), "me")
     assert (back.owner, back.claimed) == ("me", False)
     stopped = after(AT_WORK, report(0, **CRASHED, cause=FENCED), report(1))
-    assert (stopped.phase, stopped.infrastructure) == (STOPPING, True)
+    assert (stopped.phase, stopped.infrastructure, stopped.fenced) == (STOPPING, True, True)
+    # Only what another gang has is killed without a grace.
+    assert not after(AT_WORK, report(0, **CRASHED, cause=TOLD_TO_STOP), report(1)).fenced
+    ready = replace(stopped, phase=GATHERING)
+    begun = after(ready, report(0, program="none"), report(1, program="none"))
+    assert (begun.phase, begun.fenced) == (RUNNING, False)
 
 
 def test_all_are_asked_to_save_once_for_each_reason() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +37,8 @@ IDLE: dict[str, Any] = {"last_started": 3, "program": "exited", "exit_code": 1}
         (order(STOPPING), {**BUSY, "stopping_for": 1}, NOTHING, "restarting"),
         (order(STOPPING), {**BUSY, "stopping_for": 10}, KILL, "restarting"),
         (order(RUNNING), {**BUSY, "stopping_for": 10}, KILL, "restarting"),  # carried through
+        (replace(order(STOPPING), fenced=True), BUSY, KILL, "running"),
+        (replace(order(STOPPING, 2), fenced=True), BUSY, SIGNAL, "running"),
         (order(STOPPING), IDLE, NOTHING, "restarting"),
         (None, BUSY, NOTHING, "running"),  # adopted; the leader was not asked yet
         (order(RUNNING), {**BUSY, "silence": 31}, SIGNAL, "running"),

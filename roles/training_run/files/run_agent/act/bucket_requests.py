@@ -1,0 +1,181 @@
+"""Requests to one bucket, with the machine's own account.
+
+Each is bounded in seconds and bytes. The token goes to Cloud Storage and nowhere else, without
+proxies and redirections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from ..decide.values import json_object, one_line
+
+_BYTES = 4 << 20
+_SILENCE = 15.0
+_GOOGLE = "storage.googleapis.com"
+_TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a path
+_LOOKS, _WRITES = "roles/storage.objectViewer", "roles/storage.objectUser"
+
+
+class CannotLook(Exception):
+    """What stands in the way; the text has the remedy."""
+
+
+class Answer(NamedTuple):
+    """What a server answers."""
+
+    status: int
+    body: bytes
+    generation: int
+    """Of the object; 0 where none is named."""
+
+
+def may_have_token(address: str) -> bool:
+    """Return whether a token may be sent to a server: to Google by TLS, or to this computer."""
+    parts = urlsplit(address)
+    if parts.scheme == "https" and parts.hostname == _GOOGLE:
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    return False
+
+
+class _Server:
+    """One connection, without proxies and redirections; a silent or verbose server is cut off."""
+
+    def __init__(self, address: str, deadline: float) -> None:
+        parts = urlsplit(address)
+        self.name = parts.hostname or address
+        is_secret = parts.scheme == "https"  # by the system's certificates
+        kind = http.client.HTTPSConnection if is_secret else http.client.HTTPConnection
+        self._connection = kind(parts.netloc, timeout=_SILENCE)
+        self._deadline = deadline
+
+    def ask(
+        self, path: str, headers: dict[str, str], method: str = "GET", data: bytes | None = None
+    ) -> Answer:
+        """Return the answer; raise CannotLook."""
+        try:
+            self._connection.request(method, path, body=data, headers=headers)
+            answer = self._connection.getresponse()
+            body = b"".join(self._parts(answer))
+            # Before Python 3.12 an answer that was read in parts does not end by itself, and its
+            # connection takes no other request.
+            answer.close()
+            named = answer.headers.get("x-goog-generation", "")
+            known = named.isascii() and named.isdigit() and len(named) < 20
+            return Answer(answer.status, body, int(named) if known else 0)
+        except (http.client.HTTPException, OSError, ValueError) as error:
+            self._connection.close()
+            raise CannotLook(f"{self.name} does not answer: {error or 'nothing'}") from error
+
+    def _parts(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+        size = 0
+        while part := answer.read1(1 << 16):
+            size += len(part)
+            if size > _BYTES:
+                raise OSError("it says too much")
+            if time.monotonic() > self._deadline:
+                raise OSError("it is too slow")
+            yield part
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+class Bucket:
+    """The objects of one bucket; its requests together take at most so many seconds.
+
+    `storage` and `metadata` are the addresses of the two servers; without the latter no token is
+    sent. All methods raise CannotLook.
+    """
+
+    def __init__(self, storage: str, metadata: str, name: str, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._address, self._metadata, self._name = storage, metadata, name
+        self._server = _Server(storage, self._deadline)
+        self._headers: dict[str, str] | None = None
+
+    def close(self) -> None:
+        """End the connection."""
+        self._server.close()
+
+    def found(self, rest: str) -> dict[str, Any] | None:
+        """Return the JSON object of a path below the bucket's objects; None if there is none."""
+        answer = self._ask(f"/storage/v1/b/{self._name}/o{rest}")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise CannotLook(_refusal(answer, _LOOKS))
+        found = json_object(answer.body)
+        if found is None:
+            raise CannotLook(f"{self._server.name} gives no JSON")
+        return found
+
+    def read(self, name: str) -> tuple[bytes, int] | None:
+        """Return an object's content and generation; None if there is no such object."""
+        answer = self._ask(f"/storage/v1/b/{self._name}/o/{quote(name, safe='')}?alt=media")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise CannotLook(_refusal(answer, _LOOKS))
+        return answer.body, answer.generation
+
+    def write(self, name: str, data: bytes, generation: int | None = None) -> bool:
+        """Write an object; return False if it no longer has the generation that is given.
+
+        Generation 0 is that of an object that is not there; None writes over any. Where CannotLook
+        is raised because the answer is missing, the object may be written all the same.
+        """
+        query = {"uploadType": "media", "name": name, "fields": "generation"}
+        if generation is not None:
+            query["ifGenerationMatch"] = str(generation)
+        path = f"/upload/storage/v1/b/{self._name}/o?{urlencode(query)}"
+        answer = self._ask(path, "POST", data)
+        if answer.status == 404:
+            raise CannotLook("there is no such bucket: correct its address")
+        if answer.status not in (200, 412):
+            raise CannotLook(_refusal(answer, _WRITES))
+        return answer.status == 200
+
+    def _ask(self, path: str, method: str = "GET", data: bytes | None = None) -> Answer:
+        if self._headers is None:
+            self._headers = self._authorization()
+        if time.monotonic() > self._deadline:
+            raise CannotLook(f"{self._server.name} is too slow")
+        return self._server.ask(path, self._headers, method, data)
+
+    def _authorization(self) -> dict[str, str]:
+        if not self._metadata:
+            return {}
+        if not may_have_token(self._address):
+            raise CannotLook(f"no token is sent to {self._address}, which is not {_GOOGLE}")
+        server = _Server(self._metadata, self._deadline)
+        try:
+            answer = server.ask(_TOKEN, {"Metadata-Flavor": "Google"})
+        finally:
+            server.close()
+        token = (json_object(answer.body) or {}).get("access_token")
+        if answer.status != 200 or not isinstance(token, str) or not token.isascii():
+            raise CannotLook(
+                f"the machine gets no token ({answer.status}): give the slice a service_account"
+            )
+        return {"Authorization": f"Bearer {token}"}
+
+
+def _refusal(answer: Answer, role: str) -> str:
+    if answer.status in (401, 403):
+        return (
+            f"the bucket refuses ({answer.status}): give the service account of the slice "
+            f"{role} on it"
+        )
+    error = (json_object(answer.body) or {}).get("error")
+    said = error.get("message") if isinstance(error, dict) else ""
+    return f"the bucket answers {answer.status} {one_line(str(said or ''), 100)}".rstrip()

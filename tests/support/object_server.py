@@ -100,6 +100,13 @@ class Objects:
             return 0, None
         return 200, {"generation": self.items[name]["generation"]}
 
+    def compose(self, target: str, data: bytes) -> tuple[int, Any]:
+        """Make one object of several."""
+        names = [one["name"] for one in json.loads(data)["sourceObjects"]]
+        if not all(name in self.contents for name in names):
+            return 404, {"error": {"code": 404, "message": "Not Found"}}
+        return self.upload({"name": target}, b"".join(self.contents[name] for name in names))
+
     def answer(
         self, method: str, path: str, query: dict[str, str], data: bytes = b""
     ) -> tuple[int, Any]:
@@ -113,6 +120,9 @@ class Objects:
         head = f"/storage/v1/b/{self.bucket}/o"
         if path == f"/upload{head}":
             return self.upload(query, data)
+        if method == "POST" and path.endswith("/compose"):
+            target = path.removeprefix(head + "/").removesuffix("/compose")
+            return self.compose(unquote(target), data)
         if path == head:
             return 200, self.listed(query)
         if path == f"/storage/v1/b/{self.bucket}":
@@ -130,6 +140,7 @@ class Objects:
         if query.get("ifGenerationMatch", item["generation"]) != item["generation"]:
             return 412, {"error": {"code": 412, "message": "conditionNotMet"}}
         del self.items[item["name"]]
+        self.contents.pop(item["name"], None)
         return 204, None
 
 

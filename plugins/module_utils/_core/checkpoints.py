@@ -21,6 +21,8 @@ from typing import Any
 MARKS = ("commit_success.txt", "metadata.json")
 """What is written into a step's folder when the checkpoint is whole: by Orbax, by Levanter."""
 WHOLE, UNFINISHED, UNMARKED = "whole", "unfinished", "without a mark"
+ARCHIVES = "tpu-fleet-archive/"
+"""What the names of archived logs and results begin with, in the bucket of a run's checkpoints."""
 FENCE = ".tpu-fleet-attempt"
 """How the name of a run's fence begins, which lies beside its checkpoints and is none."""
 MOST_DEPTH = 12
@@ -142,6 +144,11 @@ def thing_of(item: Any, prefix: str) -> Thing | None:
 def is_folder(item: Any) -> bool:
     """Return whether an item of an object list stands for a folder, as consoles make one."""
     return isinstance(item, Mapping) and str(item.get("name", "")).endswith("/")
+
+
+def is_archived(name: Any) -> bool:
+    """Return whether a name in a bucket is one of archived logs and results."""
+    return str(name).startswith(ARCHIVES)
 
 
 def name_below(name: Any, prefix: str) -> str | None:

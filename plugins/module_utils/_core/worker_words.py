@@ -356,6 +356,18 @@ class Past:
 
 
 @dataclass(frozen=True)
+class Archived:
+    """How far a run's log is in its archive, as its agent says."""
+
+    life: str
+    """The folder of this machine there."""
+    log_at: int
+    """The place in the archived log up to which it is written."""
+    log_file: tuple[str, int, int] | None
+    """The same place on the machine, as the log reader has places."""
+
+
+@dataclass(frozen=True)
 class RunStatus:
     """A run on a worker, as its agent describes it."""
 
@@ -398,11 +410,12 @@ class RunStatus:
     log_path: str = ""
     ending: Ending = field(default_factory=Ending)
     past: Past | None = None
+    archive: Archived | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, without its past."""
         told = {**asdict(replace(self, past=None)), "problems": list(self.problems)}
-        del told["past"]
+        del told["past"], told["archive"]
         return told
 
 
@@ -472,7 +485,25 @@ def _whole_status(words: Words) -> RunStatus:
         log_path=words.text("log_path", most=4096),
         ending=_ending(words),
         past=_past(words),
+        archive=_archived(words),
     )
+
+
+def _archived(words: Words) -> Archived | None:
+    """Read how far a run is archived; what its user can have spoilt is as if nothing were."""
+    told = words.value.get("archive")
+    if not isinstance(told, Mapping):
+        return None
+    life, at, file = told.get("life"), told.get("log_at"), told.get("log_file")
+    if not isinstance(life, str) or not HASH.fullmatch(life):
+        return None
+    try:
+        place = None if file is None else _place(words, file)
+    except AnswerError:
+        place = None
+    if place is None or not isinstance(at, int) or not _is_whole(at) or at < 0:
+        return Archived(life, 0, None)
+    return Archived(life, at, place)
 
 
 def _past(words: Words) -> Past | None:
@@ -481,7 +512,7 @@ def _past(words: Words) -> Past | None:
     if not isinstance(told, Mapping):
         return None
     events, curves, place = told.get("events"), told.get("curves"), told.get("place")
-    found = [_event(one) for one in events[-EVENTS:]] if isinstance(events, list) else []
+    found = [run_event(one) for one in events[-EVENTS:]] if isinstance(events, list) else []
     named = list(curves.items())[:CURVES] if isinstance(curves, Mapping) else []
     return Past(
         tuple(event for event in found if event is not None),
@@ -506,7 +537,8 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
-def _event(told: Any) -> RunEvent | None:
+def run_event(told: Any) -> RunEvent | None:
+    """Read an entry of a run's event log; None if it is refused."""
     if not isinstance(told, Mapping) or not _is_time(told.get("at")):
         return None
     name, attempt = told.get("event"), told.get("attempt")

@@ -109,7 +109,8 @@ def _run(run: Mapping[str, Any]) -> Iterator[Hit]:
     elif run["agent_alive"] and run["state"] in ("pending", "restarting") and run["reason"]:
         yield hit("waits", state=run["state"], reason=run["reason"], **about)
     for problem in run["problems"]:
-        yield hit("problem", problem=problem, **about)
+        archive = problem.startswith("archive: ")
+        yield hit("archive" if archive else "problem", problem=problem, **about)
     if run["dropped"]:
         yield hit("log_dropped", dropped=run["dropped"], **about)
 
@@ -222,6 +223,12 @@ CHECKS: Tuple[Check, ...] = (
             ),
             "problem": Case(
                 FAIL, "run {run}: {problem}", "Make room on the disk of {log}, see the check disk."
+            ),
+            "archive": Case(
+                WARN,
+                "run {run}: {problem}",
+                "Give the service account of the slice roles/storage.objectUser on the bucket, or "
+                "correct `archive` of the run; `archive: null` switches it off.",
             ),
             "log_dropped": Case(
                 WARN,

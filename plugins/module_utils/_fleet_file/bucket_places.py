@@ -29,7 +29,7 @@ ALLOW = "allow"
 OF_ZONES = ("fleet_slices", "fleet_zone", "fleet_allocations")
 PLACED = ("fleet_runs", "fleet_buckets", "fleet_boards", "fleet_self_setup", *OF_ZONES)
 # Keys of a run with an address, or with a text that may have some.
-_OF_RUN = ("checkpoint_dir", "command", "checkpoint_command")
+_OF_RUN = ("checkpoint_dir", "archive", "command", "checkpoint_command")
 
 
 @dataclass(frozen=True)

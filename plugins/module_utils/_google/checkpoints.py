@@ -19,7 +19,8 @@ from .storage_prices import usd_per_gb_month
 
 PAGES = 1000
 """Lists for one folder: of a thousand objects each, and half a cent."""
-_FIELDS = "items(name,size,updated,generation),nextPageToken"
+FIELDS = "items(name,size,updated,generation),nextPageToken"
+"""What is asked of a list of objects."""
 _ITEMS = 1000
 
 
@@ -28,7 +29,7 @@ def size_of_bucket(apis: GoogleApis, bucket: str, pages: int) -> tuple[int, bool
 
     `pages` is how many lists of a thousand objects are asked for. Raises TpuError.
     """
-    query = {"fields": _FIELDS, "maxResults": _ITEMS}
+    query = {"fields": FIELDS, "maxResults": _ITEMS}
     found = apis.transport("storage").pages(f"b/{bucket}/o", query)
     items = (item for page in islice(found, pages) for item in page.get("items") or ())
     things = (checkpoints.thing_of(item, "") for item in items)
@@ -95,7 +96,7 @@ class CheckpointFolder:
 
     def _pages(self, prefix: str) -> Iterator[list[Thing]]:
         """Yield the objects, page by page; what is refused is counted."""
-        query = {"prefix": prefix, "fields": _FIELDS, "maxResults": _ITEMS}
+        query = {"prefix": prefix, "fields": FIELDS, "maxResults": _ITEMS}
         try:
             for page in self._apis.transport("storage").pages(f"b/{self._bucket}/o", query):
                 yield list(self._taken(page.get("items")))
@@ -105,7 +106,10 @@ class CheckpointFolder:
             ) from error
 
     def _taken(self, items: Any) -> Iterator[Thing]:
-        for item in items[:_ITEMS] if isinstance(items, list) else []:
+        there = items[:_ITEMS] if isinstance(items, list) else []
+        for item in there:
+            if isinstance(item, dict) and checkpoints.is_archived(item.get("name")):
+                continue
             thing = checkpoints.thing_of(item, self._prefix)
             if thing is not None:
                 yield thing

@@ -28,6 +28,8 @@ NOT_DEFINITION = (
     "position",
     "metadata",
     "storage",
+    "archive",
+    "results",
     "hang_seconds",
     "step_pattern",
     "no_retry_exit_codes",

@@ -162,6 +162,25 @@ class Transport:
         answer = self._answered("POST", address, path, data=content, headers=sent)
         return answer.headers.get("Content-Type", ""), answer.content
 
+    def content(self, path: str, query: Mapping[str, Any], most: int) -> Iterator[bytes]:
+        """Yield what a GET request is answered, at most so many bytes, as it comes."""
+        quoted = path if isinstance(path, Quoted) else quote(path, safe="/:-_.~")
+        address = self.endpoint + quoted
+        answer = self.repeat(
+            lambda: self._answered("GET", address, path, params=dict(query), stream=True)
+        )
+        with answer:
+            try:
+                for piece in answer.iter_content(1 << 18):
+                    yield piece[:most]
+                    most -= len(piece)
+                    if most <= 0:
+                        return
+            except requests.exceptions.RequestException as error:
+                raise Unavailable(
+                    f"{self.endpoint} ended its answer: {_reason(error)}", resource=path
+                ) from error
+
     def _answered(self, method: str, address: str, path: str, **what: Any) -> requests.Response:
         session = self._ready_session()
         answer = self._send(session, method, address, path, what)

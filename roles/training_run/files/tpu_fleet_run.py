@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 # What the agent starts: a helper loads its own module, and needs little memory, as some stay.
 _HELPERS = {
+    "archive": "archive_round",
     "bucket": "bucket_look",
     "fence": "fence_object",
     "hand": "hand",

@@ -44,12 +44,12 @@ from ..show.figures import amount, size
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.ask.checkpoint_folders import ask_for_folder
+from ..workers.inventory.client import client_of
 from ..workers.inventory.hosts import Known, in_order
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError, read_inventory
 from .many import guarded
-from .page import client_of
 
 COLUMNS = (
     Column("RUN"),

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
 
 from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
+from ..workers.archive.bring import bring
+from ..workers.archive.declared import Archives, Kept
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.inventory.hosts import Known, in_order
 from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError
 from ..workers.play import Event, play, problem_of
 from .attach import NotReached
+from .logs import is_meant
 from .many import Many, guarded
 from .options import option_limit, option_slice
 from .runs import no_such_run
@@ -68,9 +74,13 @@ class Report:
                 click.echo(visible(f"{host}: {says}"), err=True)
         found = fetched_of(event)
         if found:
-            self.fetched.append(found)
-            if not self.as_json:
-                click.echo(visible(found.line(Path.cwd())))
+            self.add(found)
+
+    def add(self, found: Fetched) -> None:
+        """Print a line about files that are here."""
+        self.fetched.append(found)
+        if not self.as_json:
+            click.echo(visible(found.line(Path.cwd())))
 
 
 def fetched_of(event: Event) -> Fetched | None:
@@ -87,23 +97,75 @@ def fetched_of(event: Event) -> Fetched | None:
     )
 
 
-def find(known: Known, names: Sequence[str], wanted: Sequence[str]) -> tuple[Answers, list[str]]:
-    """Ask workers for their runs; return the answers, and the workers that have the runs."""
+def find(
+    known: Known, names: Sequence[str], wanted: Sequence[str], archived: Sequence[str] = ()
+) -> tuple[Answers, list[str]]:
+    """Ask workers for their runs; return the answers, and the workers that have the runs.
+
+    Those that are `archived` need not be on any worker.
+    """
     with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
         answers = ask_for_runs(known, names)
     for line in problems(answers.results):
         click.echo(line, err=True)
-    return answers, workers_with(answers, wanted)
+    return answers, workers_with(answers, wanted, archived)
 
 
-def workers_with(answers: Answers, wanted: Sequence[str]) -> list[str]:
+def workers_with(
+    answers: Answers, wanted: Sequence[str], archived: Sequence[str] = ()
+) -> list[str]:
     """Return the workers that have the runs; fail for a run that none of them has."""
-    unknown = [name for name in wanted if name not in answers.names]
+    unknown = [name for name in wanted if name not in answers.names and name not in archived]
     if unknown:
         says = " ".join(no_such_run(name, answers.names) for name in unknown)
         away = exit_code(answers.results) == NotReached.exit_code
         raise NotReached(says) if away else click.ClickException(says)
     return in_order({run.host for run in answers.runs if run.run in wanted})
+
+
+@dataclass
+class Gone:
+    """What archives have of the runs' machines that are not there any more."""
+
+    wanted: Sequence[str]
+    chosen: Callable[[Life], bool]
+    archives: Archives = field(default_factory=Archives)
+
+    def kept(self) -> list[Kept]:
+        """Return the archives of the runs; one that cannot be read is reported."""
+        found = []
+        for run in dict.fromkeys(self.wanted):
+            try:
+                found.append(self.archives.of(run))
+            except (TpuError, PlayError) as error:
+                click.echo(visible(f"The archive of {run} is not read: {error}"), err=True)
+        return [one for one in found if one and one.lives]
+
+    def bring(self, kept: Sequence[Kept], answers: Answers, to: Path | None, report: Report) -> int:
+        """Bring what no machine that answers has; return 1 if anything failed."""
+        there = {
+            (run.run, run.host, run.status.archive.life)
+            for run in answers.runs
+            if run.status.archive
+        }
+        folder = to.expanduser().absolute() if to else self.archives.folder_of_results()
+        failed = 0
+        for one in kept:
+            for life in one.lives:
+                if self.chosen(life) and (one.run, life.host, life.name) not in there:
+                    place = folder / one.run / life.host / "archive" / life.name
+                    failed |= self._bring(one, life, place, report)
+        return failed
+
+    def _bring(self, one: Kept, life: Life, place: Path, report: Report) -> int:
+        try:
+            files = bring(one, life, place)
+        except (TpuError, OSError) as error:
+            report.failed.setdefault(life.host, visible(str(error)))
+            click.echo(visible(f"{life.host}: {error}"), err=True)
+            return 1
+        report.add(Fetched(one.run, life.host, str(place), files, ()))
+        return 0
 
 
 @click.command()
@@ -130,9 +192,12 @@ def fetch(
 ) -> None:
     """Fetch what RUNs left: logs, events, status, results.
 
-    Each worker's files go to DIR/RUN/WORKER. What is here already is not sent again, and what is
-    half here is continued: run the same command again after an interruption, or to get what is new.
-    Nothing is deleted on either side. This runs the playbook tpu.fleet.collect.
+    Each worker's files go to DIR/RUN/WORKER. What the archive of a run has of a machine that is
+    gone goes to DIR/RUN/WORKER/archive/LIFE, where LIFE says when that machine began.
+
+    What is here already is not sent again, and what is half here is continued: run the same command
+    again after an interruption, or to get what is new. Nothing is deleted on either side. This runs
+    the playbook tpu.fleet.collect.
 
     \b
         tpu-fleet fetch digits
@@ -144,18 +209,15 @@ def fetch(
 
     def work() -> int:
         many = Many(slices, limit, None, False, Settings(), None)
-        answers, hosts = many.chosen(lambda known: find(known, many.names_in(known), wanted))[1]
-        variables = {"run": ",".join(dict.fromkeys(wanted))}
-        variables |= {"collect_to": str(to.expanduser().absolute())} if to else {}
+        gone = Gone(wanted, lambda life: is_meant(life, many, None))
+        with waiting_for("Looking at the archives"):
+            kept = gone.kept()
         report = Report(machine_readable)
-        with waiting_for(BOOK):
-            code = play(BOOK, report.on_event, limit=",".join(hosts), variables=variables)
-        if code and not report.failed:
-            raise click.ClickException(
-                f"{BOOK} did not finish. With Ansible: ansible-playbook "
-                f"{BOOK} -e run={variables['run']}"
-            )
-        ends = max(1 if code else 0, exit_code(answers.results))
+        answers, hosts = here(many, wanted, [one.run for one in kept])
+        code = bring_from_workers(wanted, hosts, to, report) if hosts else 0
+        code = max(code, gone.bring(kept, answers, to, report))
+        hosts = [life.host for one in kept for life in one.lives]
+        ends = max(1 if code else 0, exit_code(missed(answers, hosts)))
         if machine_readable:
             click.echo(json.dumps(summary(report, ends), indent=2))
         return ends
@@ -164,6 +226,41 @@ def fetch(
         context.exit(guarded(work, "Interrupted. The same command goes on where this one ended."))
     except PlayError as error:
         raise click.ClickException(str(error)) from error
+
+
+def here(many: Many, wanted: Sequence[str], archived: Sequence[str]) -> tuple[Answers, list[str]]:
+    """Return the answers of the workers, and those that have the runs."""
+    try:
+        return many.chosen(lambda known: find(known, many.names_in(known), wanted, archived))[1]
+    except click.ClickException:
+        if set(wanted) - set(archived):
+            raise
+        return Answers([], []), []  # the fleet has no workers
+
+
+def missed(answers: Answers, archived: Sequence[str]) -> list[Result]:
+    """Return the outcomes, but for workers without a machine of which an archive has all."""
+    return [
+        one
+        for one in answers.results
+        if one.kind is not Kind.UNAVAILABLE or one.name not in archived
+    ]
+
+
+def bring_from_workers(
+    wanted: Sequence[str], hosts: Sequence[str], to: Path | None, report: Report
+) -> int:
+    """Run the playbook; return its exit code."""
+    variables = {"run": ",".join(dict.fromkeys(wanted))}
+    variables |= {"collect_to": str(to.expanduser().absolute())} if to else {}
+    with waiting_for(BOOK):
+        code = play(BOOK, report.on_event, limit=",".join(hosts), variables=variables)
+    if code and not report.failed:
+        raise click.ClickException(
+            f"{BOOK} did not finish. With Ansible: ansible-playbook "
+            f"{BOOK} -e run={variables['run']}"
+        )
+    return code
 
 
 def summary(report: Report, code: int) -> dict[str, Any]:

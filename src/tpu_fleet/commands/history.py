@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, visible
 
+from ..history.archived import keep as keep_archived
 from ..history.causes import WORDS
 from ..history.record import history_here, stories
 from ..history.store import Event, HistoryError
@@ -137,8 +138,8 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
     whether checkpoints were deleted. The newest event is the last line. Times of events are UTC;
     a TIME without a zone is that of this computer.
 
-    Opens no connection: `tpu-fleet watch` writes the history, and so does every `status`, `runs`
-    and `page`.
+    `tpu-fleet watch` writes the history, and so does every `status`, `runs` and `page`. No worker
+    is asked. What machines that are gone have written last is read from the archives of their runs.
 
     \b
     Examples:
@@ -149,6 +150,7 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
     try:
         kept = history_here()
         try:
+            keep_archived(kept, lambda text: click.echo(visible(text), err=True))
             found = stories(kept, since, now)
             events = kept.events(since)
         finally:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fnmatch
 import sys
 from dataclasses import replace
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import make_room
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
 from ..show.output import Tagged, colours_here, exit_code, problems
+from ..workers.archive.logs import ArchivedLog
 from ..workers.ask.view import View
-from ..workers.inventory.hosts import Known, fold, place_of
+from ..workers.inventory.hosts import NO_CONFIG, Known, fold, place_of
 from ..workers.inventory.names import NameOf
+from ..workers.inventory.read import PlayError
 from ..workers.logs.follow import Follower, WantedLogs, results_of
 from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
@@ -41,6 +48,29 @@ def of_worker(known: Known, names: list[str], worker: int | None) -> list[str]:
     return kept
 
 
+def is_meant(life: Life, many: Many, worker: int | None) -> bool:
+    """Say whether a machine that the fleet has no more is chosen."""
+    slices = [part for words in many.slices for part in words.split(",") if part]
+    index = life.host.removeprefix(life.slice).removeprefix("-w") or "0"
+    return (
+        (not slices or life.slice in slices)
+        and (not many.limit or fnmatch.fnmatch(life.host, many.limit))
+        and (worker is None or int(index) == worker)
+    )
+
+
+def workers_here(many: Many, worker: int | None, archive: ArchivedLog) -> tuple[Known, list[str]]:
+    """Return the fleet, and the chosen workers: none where only the archive has the run."""
+    try:
+        known, names = many.workers()
+        return known, of_worker(known, names, worker)
+    except click.ClickException:
+        with contextlib.suppress(PlayError, TpuError):
+            if archive.lives():
+                return Known(NO_CONFIG, Fleet({})), []
+        raise
+
+
 def read(follower: Follower) -> int:
     """Read the log from all workers; return the exit code."""
     make_room(len(follower.watched.workers))
@@ -52,7 +82,7 @@ def read(follower: Follower) -> int:
     for line in problems(results):
         click.echo(line, err=True)
     name = follower.wanted.run
-    if not any(worker.met for worker in workers):
+    if not any(worker.met or worker.archived for worker in workers):
         # A worker that was not reached may have it.
         if any(worker.none is not None for worker in workers):
             click.echo(no_such_run(name, follower.watched.others()), err=True)
@@ -87,7 +117,8 @@ def logs(
 ) -> None:
     """Show the log of RUN from all its workers.
 
-    Rotated files are included.
+    Rotated files are included, and of a run with an archive what machines that are gone have
+    printed: it comes first, as one log with that of the machine that is there.
 
     Each line follows the name of its worker, unless there is only one worker. With -f it continues
     until the run has succeeded or failed everywhere: it reconnects to workers after reboots, lost
@@ -103,8 +134,8 @@ def logs(
         raise click.UsageError("--tail and --since both set the start: give one of them")
 
     def show() -> int:
-        known, names = many.workers()
-        names = of_worker(known, names, worker)
+        archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many, worker))
+        known, names = workers_here(many, worker, archive)
         view = View() if len(names) == 1 else Tagged(names, colours_here(sys.stdout))
         wanted = WantedLogs(
             {"run": run, "follow": follow, "tail": tail, "since": since},
@@ -113,6 +144,6 @@ def logs(
             replace(many.settings, keepalive=KEEPALIVE),
             refresh=many.refresh is not False,
         )
-        return read(Follower(known, names, wanted, view))
+        return read(Follower(known, names, wanted, view, archive))
 
     context.exit(guarded(show, "Interrupted."))

@@ -8,17 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._ansible.api_module import client_from
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
-from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
     Inventory,
     InventoryError,
 )
 
+from ..history.archived import keep as keep_archived
 from ..history.record import history_here, option_of_days, places_known, seen_now
 from ..history.store import History, HistoryError
 from ..page.model import Page, page_of
@@ -28,6 +25,7 @@ from ..page.serve import Live, keep_new, server_of
 from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import ask_for_runs
+from ..workers.inventory.client import client_of
 from ..workers.inventory.read import PlayError
 from . import status
 
@@ -43,14 +41,10 @@ def look_and_keep(history: History) -> Inventory:
     with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
         answers = ask_for_runs(known, workers, sudo=True, retry=False, places=places_known(history))
     history.add(seen_now(answers, known, view))
+    keep_archived(history, lambda text: click.echo(visible(text), err=True))
     if view.problem:
         click.echo(f"Grant and costs are unknown: {visible(view.problem)}", err=True)
     return seen.inventory
-
-
-def client_of(inventory: Inventory) -> Client:
-    """Return a client for the bucket in which the page is published."""
-    return client_from(inventory.params(DOCUMENTATION, DECLARED))
 
 
 @click.command()

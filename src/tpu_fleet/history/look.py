@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunEvent
+
 from ..workers.ask.run_answers import Answers
 from ..workers.ask.run_view import Run, view_of
 from .store import Event, Look, Point
@@ -116,18 +118,22 @@ def _past_of(look: Look, one: Run) -> None:
     if past is None:
         return
     for event in past.events:
-        detail, at = event.detail, event.at
-        if event.name == "progress" and isinstance(detail.get("step"), int):
-            reached: int = detail["step"]
-            look.points.append(Point(name, status.run, STEP, at, reached, float(reached)))
-            for label, value in (detail.get("numbers") or {}).items():
-                look.points.append(Point(name, status.run, label, at, reached, value))
-            continue
-        worker, attempt = status.worker, event.attempt
-        look.events.append(Event(at, name, status.run, worker, event.name, attempt, detail))
+        event_seen(look, name, status.run, status.worker, event)
     for label, points in past.curves.items():
         look.points += [Point(name, status.run, label, at, step, v) for at, step, v in points]
     look.facts[f"place:{one.host}/{status.run}"] = past.place
+
+
+def event_seen(look: Look, slice_name: str, run: str, worker: int, event: RunEvent) -> None:
+    """Add an event of a run; of its progress, the points of its curves."""
+    detail, at = event.detail, event.at
+    if event.name == "progress" and isinstance(detail.get("step"), int):
+        reached: int = detail["step"]
+        look.points.append(Point(slice_name, run, STEP, at, reached, float(reached)))
+        for label, value in (detail.get("numbers") or {}).items():
+            look.points.append(Point(slice_name, run, label, at, reached, value))
+        return
+    look.events.append(Event(at, slice_name, run, worker, event.name, event.attempt, detail))
 
 
 def answers_seen(look: Look, answers: Answers, places: Mapping[str, tuple[str, int]]) -> None:

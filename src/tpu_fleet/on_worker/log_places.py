@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import re
 import time
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tpu_fleet.on_worker.log_files import Open, mapped, size_of
+from tpu_fleet.on_worker.log_files import Open, mapped, size_of, sum_before
 
 UPTIME = Path("/proc/uptime")
 CHUNK = 1 << 16
-SUMMED = 256
 SEARCHED = 1 << 28
 """Bytes of a log in which a mark is searched: its user may write any number, without marks."""
 
@@ -51,12 +49,6 @@ class Begin(NamedTuple):
 
 
 START = Begin(0, 0)
-
-
-def sum_before(one: Open, offset: int) -> int:
-    """Return the number of bytes before a position."""
-    begin = max(0, offset - SUMMED)
-    return zlib.crc32(os.pread(one.descriptor, offset - begin, begin))
 
 
 def newest_part(files: list[Open], most: int) -> Begin:

@@ -20,8 +20,8 @@ from typing import Any
 
 from tpu_fleet.on_worker.as_user import UserError, account_of, as_user
 from tpu_fleet.on_worker.event_files import curves
-from tpu_fleet.on_worker.log_files import files_of, size_of
-from tpu_fleet.on_worker.log_places import newest_part, resume, sum_before
+from tpu_fleet.on_worker.log_files import files_of, size_of, sum_before
+from tpu_fleet.on_worker.log_places import newest_part, resume
 from tpu_fleet.on_worker.run_reader import BEGINNING, listing, send
 from tpu_fleet.on_worker.runs import LOG_LEAST, RunFiles
 from tpu_fleet.on_worker.standing import standing

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from tpu_fleet.on_worker.limits import grant
-from tpu_fleet.on_worker.log_files import Open, files_of, size_of
-from tpu_fleet.on_worker.log_places import begin_at, sum_before
+from tpu_fleet.on_worker.log_files import Open, files_of, size_of, sum_before
+from tpu_fleet.on_worker.log_places import begin_at
 from tpu_fleet.on_worker.run_end import Ends
 from tpu_fleet.on_worker.run_states import ENDED
 from tpu_fleet.on_worker.runs import RunFiles

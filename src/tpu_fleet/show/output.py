@@ -134,7 +134,7 @@ class Tagged(View):
     def _print(self, host: str, stream: str, lines: Sequence[bytes]) -> None:
         if not lines:
             return
-        tag = self._tags[host]
+        tag = self._tags.get(host, f"{host} |")  # one that the fleet has no more
         target = sys.stdout if stream == "stdout" else sys.stderr
         texts = [last_written(line) for line in lines]
         if target.isatty():

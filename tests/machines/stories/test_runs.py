@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -73,6 +74,16 @@ for name in ("100/_CHECKPOINT_METADATA", "100/d/0", "100/commit_success.txt", "2
     save(name)
 print("saved")
 time.sleep(100000)
+"""
+# Each machine's lines are known by its boot.
+TALKS = """
+import pathlib, time
+boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+pathlib.Path("plots").mkdir(exist_ok=True)
+pathlib.Path("plots/curve").write_text(boot)
+for step in range(10**9):
+    print("boot", boot, "says", step)
+    time.sleep(0.2)
 """
 FOLDER = "/home/alice/checkpoints/count"
 OWNERS = {"pictures": "alice", "words": "bob"}
@@ -413,7 +424,8 @@ def test_checkpoints_are_written_to_a_bucket_by_its_real_name_and_seen(
     at = datetime.fromisoformat(mark["updated"]).timestamp()
     assert status["saved_at"] == pytest.approx(at, abs=0.002)
     assert (status["bucket"]["name"], status["bucket"]["step"]) == ("100", 100)
-    assert (status["bucket"]["bytes"], status["problems"]) == (30, [])
+    assert status["bucket"]["bytes"] == 30
+    wait_until("no problem", lambda: not rows(fleet)["saves"]["problems"], 90)
     log = whole_log(fleet, "saves")
     assert "authorities in /etc/ssl/certs/ca-certificates.crt" in log
     assert "saved" in log.splitlines()
@@ -432,3 +444,60 @@ def allow(bucket: str, bindings: list[dict[str, Any]]) -> None:
 
 def saved(row: dict[str, Any]) -> bool:
     return row["seconds_since_checkpoint"] is not None
+
+
+def test_a_log_outlives_its_slice(fleet: Fleet, told: Path, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{fleet.port}/storage/v1/b"
+    requests.post(url, json={"name": "lab-logs"}, timeout=30)
+    talks = {
+        **count("talks"),
+        "name": "talks",
+        "command": python(TALKS),
+        "checkpoint_dir": "gs://lab-logs/talks",
+        "results": ["plots"],
+    }
+    fleet.declare(declared(talks, told=told))
+    fleet.play("site.yml")
+    wait_running(fleet, "talks", attempt=1)
+    # What is on the machine half a minute before the loss is not lost.
+    wait_until("some lines", lambda: said_in(whole_log(fleet, "talks")), 60)
+    before = said_in(whole_log(fleet, "talks"))
+    time.sleep(33)
+    fleet.run("tpu-fleet", "cloud", "preempt", HOST)
+    shown = said_in(fleet.run("tpu-fleet", "logs", "talks"))
+    assert shown[: len(before)] == before
+    (boot,) = {boot for boot, _step in shown}
+    in_one_stream(shown)
+
+    fleet.run("tpu-fleet", "fetch", "talks", "-o", str(tmp_path))
+    (folder,) = (tmp_path / "talks" / HOST / "archive").iterdir()
+    assert said_in((folder / "run.log").read_text()) == shown
+    assert (folder / "results/plots/curve").read_text() == boot
+    history = fleet.report("tpu-fleet", "history", "talks", "--json")
+    (story,) = history["runs"]
+    assert [one["number"] for one in story["attempts"]] == [1]
+    fleet.run("tpu-fleet", "page", "-o", str(tmp_path / "page.html"))
+    assert "talks" in (tmp_path / "page.html").read_text()
+
+    # It is created again: one log, of the machine that is gone and of the one that is there.
+    fleet.play("site.yml")
+    wait_until("more lines", lambda: len(said_in(whole_log(fleet, "talks"))) > 20, 300)
+    both = said_in(fleet.run("tpu-fleet", "logs", "talks"))
+    assert both[: len(shown)] == shown
+    assert len({boot for boot, _step in both}) == 2
+    assert len(both) > len(shown) + 20
+    in_one_stream(both)
+    fleet.run("tpu-fleet", "fetch", "talks", "-o", str(tmp_path))
+    assert len(list((tmp_path / "talks" / HOST / "archive").iterdir())) == 1
+
+
+def said_in(log: str) -> list[tuple[str, int]]:
+    """Return which boot said which step, line by line."""
+    return [(boot, int(step)) for boot, step in re.findall(r"^boot (\w+) says (\d+)", log, re.M)]
+
+
+def in_one_stream(said: list[tuple[str, int]]) -> None:
+    """No line is missing, and none is there twice."""
+    for boot in dict.fromkeys(boot for boot, _step in said):
+        own = [step for one, step in said if one == boot]
+        assert own == list(range(len(own))), own

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..._core.archive import place_of
 from ..._core.in_zone import with_addresses
 from ..._host.runs import RunFiles
 from ..venv_paths import venv_path
@@ -132,7 +133,7 @@ def plan(
 
 
 # Keys with addresses of buckets, in which {region} and {zone} are those of the host.
-IN_ZONE = ("checkpoint_dir", "command", "checkpoint_command")
+IN_ZONE = ("checkpoint_dir", "archive", "command", "checkpoint_command")
 
 
 def _in_zone(run: Run, zone: str) -> Run:
@@ -237,6 +238,7 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
         "needs_tpu": str(run.get("needs_tpu", "auto")).lower(),
         "checkpoint_signal": run.get("checkpoint_signal", ""),
         "checkpoint_command": run.get("checkpoint_command", ""),
+        **_archived(run),
         **{key: run[key] for key in _AS_DECLARED},
         # The agent's word for an amount that is off.
         **{key: run.get(own) or 0 for key, own in _AMOUNTS.items()},
@@ -246,6 +248,17 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
 def checkpoint_folder(run: Run) -> Any:
     """Return the folder or bucket that a run has for checkpoints; empty if it wants none."""
     return run.get("checkpoint_dir", f"{CHECKPOINTS}{run.get('name')}") or ""
+
+
+def _archived(run: Run) -> dict[str, Any]:
+    """Return where a run is archived, and what; without an archive nothing."""
+    archive = archive_of(run)
+    return {"archive": archive, "results": run.get("results") or []} if archive else {}
+
+
+def archive_of(run: Run) -> str:
+    """Return the address at which a run's logs and results are archived; empty if nowhere."""
+    return place_of(run, str(checkpoint_folder(run) or ""))
 
 
 def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,9 +65,11 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
 
 
 def _about_checkpoints(field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of the address of a bucket, and of what keeps other attempts from it."""
+    """Return the problems of the addresses of buckets, and of the fence in one."""
     place = text_of(entry, "checkpoint_dir") or ""
-    problems = [*_about_address(f"{field}.checkpoint_dir", place)]
+    archive = text_of(entry, "archive") or ""
+    problems = _about_address(f"{field}.checkpoint_dir", place) if place.startswith("gs:") else []
+    problems += _about_address(f"{field}.archive", archive) if archive else []
     if text_of(entry, "fence") == "attempt" and not place.startswith("gs:"):
         remedy = "Write checkpoint_dir: gs://BUCKET/FOLDER, or remove it"
         message = "needs checkpoints in a bucket"
@@ -76,7 +78,7 @@ def _about_checkpoints(field: str, entry: Mapping[str, Any]) -> list[Problem]:
 
 
 def _about_address(field: str, place: str) -> list[Problem]:
-    if not place.startswith("gs:") or bucket_and_folder(in_zone(place, EXAMPLE)) is not None:
+    if bucket_and_folder(in_zone(place, EXAMPLE)) is not None:
         return []
     other = unknown_placeholder(place)
     if other:

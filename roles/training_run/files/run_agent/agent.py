@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from .act import metadata, processes, save_request, secrets, store, terminal
+from .act.archive_watch import Archive
 from .act.bucket_watch import BucketWatch
 from .act.definitions import load
 from .act.hand import CannotReach, Glance, Hand
@@ -88,6 +89,7 @@ class Agent:
         self.journal = Journal(self.config, self.boot_id, self.hand)
         self.progress = Progress(self.config, time.monotonic(), self.hand)
         self.bucket = BucketWatch(self.config)
+        self.archive = Archive(self.config, self.hand)
         self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
         self.hang = HangNote(self.config, self.hand)
         self.watch = metadata.Watch(self.config.metadata, self.config.timing.metadata)
@@ -115,6 +117,7 @@ class Agent:
             self._write_status()
             if todo == member.EXIT:
                 self.readiness.leave()
+                self.archive.finish()
                 if self.server is not None:
                     time.sleep(min(tick * 2, 2.0))  # the peers get the last report
                 return False
@@ -225,6 +228,7 @@ class Agent:
             on = self.readiness.checkpoints_on
             self.memory = replace(self.memory, checkpoints_on=on)
         self.bucket.look(time.monotonic(), running=not idle)
+        self.archive.look(time.monotonic(), running=not idle, hurry=self.watch.preempted)
         if idle:
             self._look_at_last_checkpoint()
             return
@@ -335,6 +339,7 @@ class Agent:
         self.hang.forget()
         self.readiness.forget()
         self.journal.ended(self.memory, self.tail)
+        self.archive.soon()
 
     def _exchange(self) -> None:
         sent = time.monotonic()
@@ -402,6 +407,7 @@ class Agent:
     def _start(self, order: member.Order) -> None:
         with contextlib.suppress(terminal.CannotStart):  # the start itself reports it
             self.config = replace(self.config, workdir=terminal.workdir(self.config, self.hand))
+        self.archive.workdir = self.config.workdir
         self.memory = status.begun(
             self.memory, order, self.boot_id, time.time(), self.config.workdir
         )
@@ -496,6 +502,7 @@ class Agent:
             self.journal.log.error,
             self.progress.error,
             self.bucket.error,
+            self.archive.problem,
             self.readiness.error,
             self.keys.error,
             self.client.problem,
@@ -511,6 +518,7 @@ class Agent:
             peers=self.leader.peers() if self.leader else None,
             queue=self.order.queue if self.order else None,
             bucket=self.bucket.shown(),
+            archive=self.archive.shown(),
         )
         self.kept.save(shown)
         systemd.tell(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())

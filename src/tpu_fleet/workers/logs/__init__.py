@@ -1,4 +1,4 @@
 """Logs of runs, followed over reboots and attempts.
 
-May import: ask, inventory.
+May import: archive, ask, inventory.
 """

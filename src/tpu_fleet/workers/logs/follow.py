@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
+from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+    AnswerError,
+    Archived,
+    Piece,
+    RunStatus,
+    visible,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import NOT_STARTED
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Channel,
@@ -21,12 +30,14 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
+from ..archive.logs import ArchivedLog
 from ..ask.on_all import unusable
 from ..ask.run_answers import pieces
 from ..ask.view import View
 from ..ask.worker_program import reader_command
 from ..inventory.hosts import Known, fold, place_of
 from ..inventory.lookup import ask_or_say_why
+from ..inventory.read import PlayError
 from .plan import FRUITLESS, Step, Watched, Worker, next_step
 
 SIGN_OF_LIFE = 15.0
@@ -82,10 +93,18 @@ class Notes:
 class Follower:
     """One connection for each worker; a lost one is resumed where it was lost."""
 
-    def __init__(self, known: Known, names: Sequence[str], wanted: WantedLogs, view: View) -> None:
+    def __init__(
+        self,
+        known: Known,
+        names: Sequence[str],
+        wanted: WantedLogs,
+        view: View,
+        archive: ArchivedLog | None = None,
+    ) -> None:
         self.fleet = known.fleet
         self.wanted = wanted
         self.view = view
+        self.archive = archive
         self.watched = Watched(
             {name: Worker(name, place_of(name, known.fleet.groups)[0]) for name in names}
         )
@@ -93,6 +112,7 @@ class Follower:
         self._results: asyncio.Queue[Result | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._due: dict[str, float] = {}
+        self._is_archived = False
         self._look = False
         self._looked = float("-inf")
 
@@ -103,6 +123,8 @@ class Follower:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, me.cancel)
         try:
+            if not self.watched.workers:
+                await self._show_gone()
             self._connect(list(self.watched.workers))
             while not self.watched.over():
                 due = min(self._due.values(), default=None)
@@ -113,9 +135,12 @@ class Follower:
                 if isinstance(result, BaseException):
                     raise result
                 if result is not None:
-                    self._take(result)
+                    await self._take(result)
                 else:
                     await self._again()
+            met = any(worker.met for worker in self.watched.workers.values())
+            if self._is_archived or not met:
+                await self._show_gone()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -157,8 +182,10 @@ class Follower:
         alive = asyncio.create_task(_signs_of_life(channel))
         try:
             async for piece, data in pieces(channel, None if self.wanted.follow else SILENCE):
-                if data:
-                    self._show(worker.name, data)
+                if piece.run is not None:
+                    await self._before(worker, piece.run)
+                if new := worker.unseen(piece, data):
+                    self._show(worker.name, new)
                 # Only after it was shown, because a repeated piece is shown again.
                 self._heard(worker, piece)
         except AnswerError as error:
@@ -193,13 +220,85 @@ class Follower:
             for other in self.watched.expect(worker.slice):
                 self._plan(other, Step("again"))
 
+    # The archive
+
+    async def _before(self, worker: Worker, run: RunStatus) -> None:
+        """Show the log of the machines that a worker had before the one that answers."""
+        own = run.archive
+        self._is_archived = self._is_archived or own is not None
+        if self.wanted.asked.get("tail") is None and (own or run.state == NOT_STARTED):
+            await self._show_archived(worker, own)
+
+    async def _show_archived(self, worker: Worker, own: Archived | None = None) -> None:
+        """Show what the archive has of a worker, but for the machine of its own that answers.
+
+        If that of its own was shown, as it did not answer before, it goes on from there.
+        """
+        if self.archive is None:
+            return
+        try:
+            for life in await asyncio.to_thread(self.archive.lives, worker.name):
+                is_own = own is not None and life.name == own.life
+                if not is_own or life.name in worker.archived:
+                    await self._show_life(worker, life, own.log_at if own and is_own else None)
+                    if own and is_own and own.log_file:
+                        worker.skip = own.log_file[:2]
+        except (TpuError, PlayError) as error:
+            self._not_shown(error)
+
+    async def _show_gone(self) -> None:
+        """Show what the archive has of workers that the fleet has no more."""
+        if self.archive is None:
+            return
+        try:
+            lives = await asyncio.to_thread(self.archive.lives)
+        except (TpuError, PlayError) as error:
+            self._not_shown(error)
+            return
+        for life in lives:
+            if life.host not in self.watched.workers:
+                worker = Worker(life.host, life.slice, end="", finished=True)
+                worker.result = Result(worker.name, Kind.DONE, 0)
+                self.watched.workers[worker.name] = worker
+                await self._show_archived(worker)
+                self._say_gone(worker)
+
+    def _say_gone(self, worker: Worker) -> None:
+        kept = self.archive.kept() if self.archive else None
+        if kept is not None:
+            says = f"its machine is gone; this log is from {kept.address}"
+            self.notes.add(worker.name, says)
+
+    def _not_shown(self, error: Exception) -> None:
+        self.archive = None
+        text = f"The archive of {self.wanted.run} is not shown: {error}"
+        click.echo(visible(text), err=True)
+
+    async def _show_life(self, worker: Worker, life: Life, end: int | None) -> None:
+        assert self.archive is not None  # noqa: S101
+        begin = worker.archived.get(life.name, 0)
+        shown = self.archive.read(life, begin, end)
+        while (piece := await asyncio.to_thread(next, shown, None)) is not None:
+            if piece.lost:
+                self.notes.add(worker.name, piece.lost)
+            self._show(worker.name, piece.data)
+            begin = piece.end
+        worker.archived[life.name] = begin
+
     # Outcomes
 
-    def _take(self, result: Result) -> None:
+    async def _take(self, result: Result) -> None:
         worker = self.watched.workers[result.name]
         worker.result = result
         worker.failures += 1
         step = next_step(worker, result, self.wanted.follow)
+        if not worker.met and (step.what != "again" or self.wanted.follow):
+            # Nothing of it, or its machine, is there.
+            await self._show_archived(worker)
+        if worker.archived and result.kind is Kind.UNAVAILABLE and not self.wanted.follow:
+            self._say_gone(worker)
+            worker.end, result = "", Result(worker.name, Kind.DONE, 0)
+            worker.result, step = result, Step("done")
         if step.what != "again":
             worker.finished = True
             if worker.error:

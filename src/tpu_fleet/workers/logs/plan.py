@@ -35,6 +35,10 @@ class Worker:
     """The runs of a worker that does not have the requested one."""
     end: str | None = None
     """How the run ended; empty if its log was read to the end without --follow."""
+    archived: dict[str, int] = field(default_factory=dict)
+    """How far the log of each of its machines was shown from the archive, by their lives."""
+    skip: tuple[str, int] | None = None
+    """File and place up to which the log on the machine was shown from the archive."""
     error: tuple[str, str] | None = None
     """Why the worker cannot read the log, and the remedy."""
     finished: bool = False
@@ -56,6 +60,17 @@ class Worker:
         if piece.error is not None:
             self.error = piece.error, piece.remedy
         return piece.lost
+
+    def unseen(self, piece: Piece, data: bytes) -> bytes:
+        """Return what of a piece was not shown from the archive."""
+        if self.skip is None or piece.at is None:
+            return data
+        file, place = self.skip
+        name, offset, _sum = piece.at
+        if name != file or offset < place:
+            return b""  # of a file from before that place
+        self.skip = None
+        return data[max(0, len(data) - (offset - place)) :] if offset > place else b""
 
     def order(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request to the reader: after the first time, from the last position."""

@@ -170,7 +170,8 @@ class _Look:
         return level
 
     def _names(self, prefixes: Any) -> list[str]:
-        found = [checkpoints.name_below(one, self._prefix) for one in _list(prefixes)]
+        there = [one for one in _list(prefixes) if not checkpoints.is_archived(one)]
+        found = [checkpoints.name_below(one, self._prefix) for one in there]
         self._refused += found.count(None)
         return [one for one in found if one is not None]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -21,6 +22,9 @@ _SILENCE = 15.0
 _GOOGLE = "storage.googleapis.com"
 _TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a path
 _LOOKS, _WRITES = "roles/storage.objectViewer", "roles/storage.objectUser"
+
+
+Data = bytes | Iterable[bytes] | None
 
 
 class CannotLook(Exception):
@@ -58,9 +62,9 @@ class _Server:
         self._deadline = deadline
 
     def ask(
-        self, path: str, headers: dict[str, str], method: str = "GET", data: bytes | None = None
+        self, path: str, headers: dict[str, str], method: str = "GET", data: Data = None
     ) -> Answer:
-        """Return the answer; raise CannotLook."""
+        """Return the answer; raise CannotLook. Data in pieces needs its length in the headers."""
         try:
             self._connection.request(method, path, body=data, headers=headers)
             answer = self._connection.getresponse()
@@ -137,20 +141,52 @@ class Bucket:
         query = {"uploadType": "media", "name": name, "fields": "generation"}
         if generation is not None:
             query["ifGenerationMatch"] = str(generation)
+        return self._upload(query, data).status == 200
+
+    def put(self, name: str, size: int, pieces: Iterable[bytes]) -> None:
+        """Write an object of a known size, over any."""
+        length = {"Content-Length": str(size)}
+        self._upload({"uploadType": "media", "name": name}, pieces, length)
+
+    def _upload(
+        self, query: dict[str, str], data: Data, headers: dict[str, str] | None = None
+    ) -> Answer:
         path = f"/upload/storage/v1/b/{self._name}/o?{urlencode(query)}"
-        answer = self._ask(path, "POST", data)
+        answer = self._ask(path, "POST", data, headers)
         if answer.status == 404:
             raise CannotLook("there is no such bucket: correct its address")
         if answer.status not in (200, 412):
             raise CannotLook(_refusal(answer, _WRITES))
+        return answer
+
+    def compose(self, names: Iterable[str], target: str) -> bool:
+        """Make one object of several; return False if one of them is not there."""
+        told = json.dumps({"sourceObjects": [{"name": name} for name in names]}).encode()
+        path = f"/storage/v1/b/{self._name}/o/{quote(target, safe='')}/compose"
+        answer = self._ask(path, "POST", told, {"Content-Type": "application/json"})
+        if answer.status not in (200, 404):
+            raise CannotLook(_refusal(answer, _WRITES))
         return answer.status == 200
 
-    def _ask(self, path: str, method: str = "GET", data: bytes | None = None) -> Answer:
+    def delete(self, name: str) -> None:
+        """Delete an object, if it is there."""
+        path = f"/storage/v1/b/{self._name}/o/{quote(name, safe='')}"
+        answer = self._ask(path, "DELETE")
+        if answer.status not in (200, 204, 404):
+            raise CannotLook(_refusal(answer, _WRITES))
+
+    def _ask(
+        self,
+        path: str,
+        method: str = "GET",
+        data: Data = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
         if self._headers is None:
             self._headers = self._authorization()
         if time.monotonic() > self._deadline:
             raise CannotLook(f"{self._server.name} is too slow")
-        return self._server.ask(path, self._headers, method, data)
+        return self._server.ask(path, {**self._headers, **(headers or {})}, method, data)
 
     def _authorization(self) -> dict[str, str]:
         if not self._metadata:

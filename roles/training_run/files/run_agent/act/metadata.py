@@ -23,6 +23,11 @@ def ask(url: str) -> tuple[dict[str, Any] | None, str]:
     return json_object(text or "") or {}, event
 
 
+def is_preempted(url: str) -> bool:
+    """Return whether the machine is being taken back; raises OSError as `ask`."""
+    return (_get(url + _ROOT + "preempted") or "").strip().upper() == "TRUE"
+
+
 def _get(url: str) -> str | None:
     parts = urlsplit(url)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -47,10 +52,12 @@ class Watch:
         url: str,
         every: float,
         look: Callable[[str], tuple[dict[str, Any] | None, str]] = ask,
+        goes: Callable[[str], bool] = is_preempted,
     ) -> None:
         self.notice: Notice | None = None
         self.known = False  # whether the server ever answered
-        self._url, self._every, self._look = url, every, look
+        self.preempted = False
+        self._url, self._every, self._look, self._goes = url, every, look, goes
         if url:
             threading.Thread(target=self._run, daemon=True).start()
 
@@ -60,6 +67,7 @@ class Watch:
             try:
                 self.notice = notice(*self._look(self._url))
                 self.known = True
+                self.preempted = self._goes(self._url)
                 pause = self._every
             except OSError:
                 # Not a machine of Google's, or one whose network is away: seldom, but for ever.

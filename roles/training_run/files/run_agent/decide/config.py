@@ -32,6 +32,8 @@ class Timing:
     checkpoints: float = 35.0  # until the checkpoint folder was looked at once more
     bucket: float = 60.0  # between two looks at a bucket, or longer, by the next
     bucket_dollars: float = 0.13  # that a month of such looks costs at most, beside the fence
+    archive: float = 30.0  # between two writings of the archive
+    archive_late: float = 60.0  # without one, until that is a problem
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class Config:
     checkpoint_lead_seconds: float = 120.0
     metadata: str = ""
     storage: str = "https://storage.googleapis.com"
+    archive: str = ""
+    results: list[str] = field(default_factory=list)
     fence: str = ""
     attempt_folders: bool = False  # whether each attempt writes to a folder of its own
     position: int = 0

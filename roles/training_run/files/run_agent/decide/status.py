@@ -216,6 +216,7 @@ def compose(
     peers: list[dict[str, Any]] | None,
     queue: dict[str, Any] | None = None,
     bucket: dict[str, Any] | None = None,
+    archive: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the status file's content."""
     shown = dict(
@@ -224,6 +225,7 @@ def compose(
         reason=reason,
         queue=queue,
         bucket=bucket,
+        archive=archive,
         loss_trouble=memory.loss_watch.get("trouble"),
         definition=config.definition,
         user=config.user,

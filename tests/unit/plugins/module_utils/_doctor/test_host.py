@@ -243,6 +243,7 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({"runs": [{**RUN, "agent_alive": False, "unit_enabled": False}]}, []),
     ({"runs": [{**RUN, "unit_enabled": False}]}, ["runs not_enabled warn"]),
     ({"runs": [{**RUN, "problems": ["disk full"]}]}, ["runs problem fail"]),
+    ({"runs": [{**RUN, "problems": ["archive: 2m behind: 403"]}]}, ["runs archive warn"]),
     ({"runs": [{**RUN, "dropped": 9}]}, ["runs log_dropped warn"]),
     ({"unknown": {"apt": "no answer within 12 s"}}, ["apt unknown warn"]),
 ]

@@ -42,6 +42,13 @@ def test_what_a_folder_holds(lab: Objects) -> None:
     assert (found.refused, found.is_cut, found.usd_per_gb_month) == (1, False, 0.02)
 
 
+def test_an_archive_beside_checkpoints_is_none(lab: Objects) -> None:
+    lab.step("100", AT)
+    lab.put("tpu-fleet-archive/digits/solo/solo/x/parts/0000000000-0000000000", AT + 9)
+    found = folder_of(lab, prefix="").contents()
+    assert ([one.name for one in found.checkpoints], found.refused) == (["100"], 0)
+
+
 def test_only_the_leftover_is_deleted(lab: Objects) -> None:
     lab.step("digits/100", AT, mark="")
     lab.step("digits/1000", AT, mark="")  # begins with the same letters

@@ -119,3 +119,19 @@ def test_a_reader_that_breaks_off_each_time_is_not_asked_for_ever() -> None:
 
 def test_pauses_grow_and_stay_short_enough_for_a_reboot() -> None:
     assert [pause_after(number) for number in range(1, 8)] == [0.5, 1, 2, 4, 8, 10, 10]
+
+
+def test_a_log_goes_on_where_the_archive_ended() -> None:
+    worker = Worker("solo", "solo", skip=("2-b", 5))
+
+    def new(at: tuple[str, int, int] | None, data: bytes) -> bytes:
+        return worker.unseen(Piece(at=at), data)
+
+    assert new(("1-a", 0, 0), b"") == b""
+    assert new(("1-a", 9, 0), b"123456789") == b""
+    assert new(("2-b", 3, 0), b"abc") == b""
+    assert new(("2-b", 8, 0), b"defgh") == b"fgh"
+    assert new(("2-b", 10, 0), b"ij") == b"ij"
+    worker = Worker("solo", "solo", skip=("1-a", 9))
+    assert new(("1-a", 9, 0), b"123456789") == b""
+    assert new(("2-b", 2, 0), b"ab") == b"ab"

@@ -8,10 +8,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.rule
 )
 
 
-def problems(place: str) -> list[str]:
-    run = {"name": "digits", "slices": [], "checkpoint_dir": place}
+def problems(place: str | None, key: str = "checkpoint_dir") -> list[str]:
+    run = {"name": "digits", "slices": [], key: place}
     found = map(str, check_training_run({"fleet_runs": [run]}))
-    return [text for text in found if "checkpoint_dir" in text]
+    return [text for text in found if key in text]
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,17 @@ def test_the_address_of_a_bucket(place: str) -> None:
     (text,) = problems(place)
     assert f"fleet_runs[0].checkpoint_dir = {place!r}: is not the address" in text
     assert "gs://BUCKET/FOLDER" in text
+
+
+@pytest.mark.parametrize("place", ["gs://lab-logs/digits", "gs://lab-logs", "", None])
+def test_where_an_archive_may_be(place: str | None) -> None:
+    assert problems(place, "archive") == []
+
+
+@pytest.mark.parametrize("place", ["gs://", "s3://lab/x", "/mnt/logs", "lab-logs"])
+def test_an_archive_is_in_a_bucket(place: str) -> None:
+    (text,) = problems(place, "archive")
+    assert f"fleet_runs[0].archive = {place!r}: is not the address of a bucket" in text
 
 
 @pytest.mark.parametrize(

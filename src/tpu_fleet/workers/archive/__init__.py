@@ -1,0 +1,4 @@
+"""What runs have left in buckets, read without their machines.
+
+May import: inventory.
+"""

@@ -49,16 +49,14 @@ HEAD = """\
 # The fleet file, key by key
 
 The fleet file consists of the variables below, in `inventory/group_vars/all/*.yml` of your
-inventory, in one file or several. All begin with `fleet_`. The roles' own variables, which their
-READMEs have, are for playbooks that apply a role alone, and are refused in the files beside the
-inventory. [`fleet-file.example.yml`](fleet-file.example.yml) uses every key.
+inventory, in one file or several. All begin with `fleet_`. The roles' own variables are
+refused there. [`fleet-file.example.yml`](fleet-file.example.yml) uses every key.
 [getting-tpus.md](getting-tpus.md) explains how the keys of a slice work together.
 
 A relative path starts at the folder of the inventory, where `fleet.tpu.yml` is: `../code` is beside
 this folder. In a template write `inventory_dir`, as in
 `"{{ lookup('ansible.builtin.file', inventory_dir ~ '/../keys/bob.pub') }}"`. A section with nothing
-below it is empty. A variable whose name is almost that of one of these is an error, also in the
-variables of groups and hosts; all others are your own.
+below it is empty. A variable with almost such a name is an error; all others are your own.
 
 `tpu-fleet plan` checks the whole file before it sends a request to Google, and reports all mistakes
 at once, with field, value and remedy.
@@ -68,7 +66,7 @@ explained beside it. A `duration` has its unit: `90s`, `30m`, `12h`, `2d`, or `1
 `size`: `512MiB`, `20GiB` or `1TiB`; these are binary, as disks are at Google, whose GB are GiB.
 `null` is the one word for off.
 """
-COMMON_ABOUT = "These mean the same wherever a table says that it has them:"
+COMMON_ABOUT = "These mean the same in every table that has them:"
 
 SCALARS_ABOUT = "Where the fleet is, and what applies to all of it."
 ABOUT = {
@@ -120,6 +118,11 @@ COMMON = {
         "boolean (`false`)",
         "Whether to take over what another tool or fleet created.",
         ("fleet_checkpoint_buckets", "fleet_mosh", "fleet_service_account", "fleet_slices"),
+    ),
+    "cross_region": (
+        "`refuse`, `allow` (`refuse`)",
+        "Whether a bucket in another region than a zone of its slices is an error, or accepted.",
+        ("fleet_boards", "fleet_buckets", "fleet_runs", "fleet_self_setup"),
     ),
     "description": (
         "text",

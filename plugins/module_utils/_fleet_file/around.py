@@ -62,8 +62,8 @@ FLEET_DISK = {
     ),
     "size": Key(
         "size",
-        description="Size in whole GiB of a disk that the fleet creates. It can grow, and never "
-        "shrinks. Without it the disk exists already, and is only attached.",
+        description="Size in whole GiB of a disk that the fleet creates; it can grow. Without it "
+        "the disk exists already.",
         unit="GiB",
     ),
     "type": Key(
@@ -106,8 +106,8 @@ FLEET_DISK = {
     ),
     "adopt": Key(
         "bool",
-        description="Whether to take over a disk of this name, and mount a file system on it, that "
-        "another tool created. Such a file system is never formatted.",
+        description="Whether to take over a disk, and a file system on it, that another tool "
+        "created. It is never formatted.",
         default="false",
     ),
     "state": STATES,

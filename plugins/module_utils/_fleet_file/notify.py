@@ -71,12 +71,12 @@ NOTIFY = {
         default="all",
     ),
     "command": Key(
-        description="A command line for `/bin/sh` on the computer where the watcher runs. It finds "
-        "the message as JSON in its input, and the main parts in its environment."
+        description="A command line for `/bin/sh` on the watcher's computer. Its input is the "
+        "message as JSON."
     ),
     "apprise": Key(
         secret=True,
-        description="An address of [apprise](https://appriseit.com/services/), which knows over "
+        description="An address of [apprise](https://appriseit.com/services/), for over "
         "a hundred services: `slack://…`, `ntfys://…`, `mailtos://…`, `jsons://…`. As good as a "
         "password: take it from a vault, or use `apprise_file`.",
     ),

@@ -133,8 +133,7 @@ ALLOCATION = {
         required=True,
         choices=TIERS,
         description="How it is granted. `best_effort` and `flex_start` count as `spot`, "
-        "`guaranteed` counts as `on_demand`, `calendar` as `reserved`; so do slices of these "
-        "tiers.",
+        "`guaranteed` counts as `on_demand`, `calendar` as `reserved`.",
     ),
     "api": Key(
         choices=APIS,
@@ -144,8 +143,8 @@ ALLOCATION = {
     ),
     "chips": Key(
         "int",
-        description="How many chips may be used at a time. Chips, not TensorCores: a v4-8 has four "
-        "of them, a v5litepod-8 eight. This, or `count`.",
+        description="How many chips may be used at a time: a v4-8 has four, a v5litepod-8 eight. "
+        "This, or `count`.",
     ),
     "count": Key("int", description="How many of the `accelerator_type` may be used at a time."),
     # YAML turns it into a date.
@@ -193,14 +192,13 @@ SLICE = {
         description="Compute Engine's machine type, as `ct6e-standard-4t`, with `topology`."
     ),
     "topology": Key(
-        description="How the chips of the slice are connected, as `4x4` or `2x2x2`. With "
-        "`machine_type` it says how many machines the slice has.",
+        description="How the chips are connected, as `4x4` or `2x2x2`; with `machine_type`, how "
+        "many machines the slice has.",
         default="that of the type; with `machine_type`, that of one machine",
     ),
     "api": Key(
         choices=APIS,
-        description="Which API has the slice: `tpu`, the Cloud TPU API, or `compute`, Compute "
-        "Engine. See [compute-engine.md](compute-engine.md).",
+        description="The API of the slice: Cloud TPU's or [Compute Engine's](compute-engine.md).",
         default="the one that has the type and tier; where both have, the one of the grant",
     ),
     "zone": Key(description="Zone. This, or `zones`.", default="`fleet_zone`"),
@@ -214,8 +212,8 @@ SLICE = {
     "queued": Key(
         "bool",
         description="Whether to request through a queued resource, which waits at Google for "
-        "capacity, instead of requesting the node directly. `strategy: race`, `reservation`, "
-        "`max_run_duration` and the tiers `guaranteed`, `best_effort` and `flex_start` always do.",
+        "capacity. `strategy: race`, `reservation`, `max_run_duration` and the tiers `guaranteed`, "
+        "`best_effort` and `flex_start` always do.",
         default="false",
     ),
     "strategy": Key(

@@ -20,6 +20,7 @@ OFF_BY_NULL = frozenset(
         "python_env_shared_cache",
         "python_env_torch_index_url",
         "training_run_metadata_url",
+        "training_run_runs.archive",
         "training_run_runs.checkpoint_dir",
         "training_run_runs.min_free",
     }

@@ -33,8 +33,9 @@ def role_of(place: str) -> str:
 
 @pytest.mark.parametrize("place", sorted(OFF_BY_NULL))
 def test_what_is_off_by_null_is_on_by_default_and_says_so(place: str) -> None:
-    # That of a folder for checkpoints has the name of the run.
-    assert ROLES[place].get("default") or place == "training_run_runs.checkpoint_dir"
+    # Those of a folder for checkpoints and of an archive follow from the run.
+    of_runs = {"training_run_runs.archive", "training_run_runs.checkpoint_dir"}
+    assert ROLES[place].get("default") or place in of_runs
     assert "V(null)" in str(ROLES[place]["description"])
 
 

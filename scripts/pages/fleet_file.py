@@ -61,7 +61,7 @@ below it is empty. A variable with almost such a name is an error; all others ar
 `tpu-fleet plan` checks the whole file before it sends a request to Google, and reports all mistakes
 at once, with field, value and remedy.
 
-Required keys are marked with *. `texts` is a list of texts, `entries` a list of mappings; `any` is
+Keys with * are required. `texts` is a list of texts, `entries` a list of mappings; `any` is
 explained beside it. A `duration` has its unit: `90s`, `30m`, `12h`, `2d`, or `1h30m`. So has a
 `size`: `512MiB`, `20GiB` or `1TiB`; these are binary, as disks are at Google, whose GB are GiB.
 `null` is the one word for off.

@@ -33,7 +33,7 @@ def project() -> None:
 @playbook_options()
 @click.pass_context
 def setup(context: click.Context, only: tuple[str, ...], how: How) -> None:
-    """Enable the APIs; create the account, keys, firewall, disks and buckets.
+    """Enable the APIs; create account, keys, firewall, disks, buckets.
 
     What the fleet file declares of them, and nothing else; what is as declared stays as it is.
     `tpu-fleet apply` needs the APIs and creates disks and buckets itself.

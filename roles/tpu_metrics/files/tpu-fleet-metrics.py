@@ -25,6 +25,11 @@ NUMBERS = (
     ("exit_code", "tpu_fleet_run_exit_code", "Exit code of the last attempt that ended."),
     ("step", "tpu_fleet_run_step", "Last step that the program reported."),
 )
+# The same of the newest checkpoint in a bucket, by its keys in the status's `bucket`.
+CHECKPOINT = (
+    ("step", "tpu_fleet_run_checkpoint_step", "Step of the newest checkpoint in a bucket."),
+    ("bytes", "tpu_fleet_run_checkpoint_bytes", "Bytes of the newest checkpoint in a bucket."),
+)
 CHIP_SECONDS = 20
 
 
@@ -97,6 +102,7 @@ def add_runs(page, folder, spare):
             value = number_of(values.get(key))
             if value is not None:
                 page.add(metric, help_text, value, run=name)
+        add_checkpoint(page, name, status)
         page.add(
             "tpu_fleet_run_loss_trouble",
             "1 while the loss of the run is not a number, or has exploded.",
@@ -109,6 +115,19 @@ def add_runs(page, folder, spare):
             round(max(0.0, time.time() - path.stat().st_mtime), 1),
             run=name,
         )
+
+
+def add_checkpoint(page, run, status):
+    """Add when the newest checkpoint was saved; nothing while there is none."""
+    saved = number_of(status.get("saved_at"))
+    if saved:
+        text = "When the newest checkpoint became whole."
+        page.add("tpu_fleet_run_checkpoint_timestamp_seconds", text, saved, run=run)
+    bucket = status.get("bucket")
+    for key, metric, help_text in CHECKPOINT:
+        value = number_of(bucket.get(key)) if isinstance(bucket, dict) else None
+        if saved and value is not None:
+            page.add(metric, help_text, value, run=run)
 
 
 def add_machine(page, folder, disks):

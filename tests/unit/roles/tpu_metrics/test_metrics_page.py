@@ -73,6 +73,26 @@ def test_a_run_is_told_with_all_its_states(machine: Machine) -> None:
     assert not [key for key in found if "exit_code" in key]
 
 
+def test_the_newest_checkpoint_is_told_with_its_time(machine: Machine) -> None:
+    bucket = {"name": "100", "step": 100, "bytes": 30, "note": "", "lists": 4}
+    machine.status("a", {"run": "a", "state": "running", "saved_at": 1796.25, "bucket": bucket})
+    found = {key: v for key, v in machine.metrics().items() if "checkpoint" in key}
+    assert found == {
+        'tpu_fleet_run_checkpoint_timestamp_seconds{run="a",worker="1"}': "1796.25",
+        'tpu_fleet_run_checkpoint_step{run="a",worker="1"}': "100",
+        'tpu_fleet_run_checkpoint_bytes{run="a",worker="1"}': "30",
+    }
+
+
+@pytest.mark.parametrize("saved", [None, 0, "1796", True])
+@pytest.mark.parametrize("bucket", [None, {}, {"step": 100}, [100]])
+def test_without_a_checkpoint_there_is_no_time(
+    machine: Machine, saved: object, bucket: object
+) -> None:
+    machine.status("a", {"run": "a", "state": "running", "saved_at": saved, "bucket": bucket})
+    assert not [key for key in machine.metrics() if "checkpoint" in key]
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '"text"'])
 def test_a_broken_status_is_told_and_hides_nothing_else(machine: Machine, content: str) -> None:
     machine.status("broken", content)

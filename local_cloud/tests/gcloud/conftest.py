@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import bucket_python
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -28,13 +29,8 @@ FAKE_SSH = '#!/bin/sh\necho "fake ${0##*/} ran: $*"\n'
 
 @pytest.fixture(scope="session")
 def gcloud_program() -> str:
-    """Return where gcloud is; on a machine that should have it, its absence is a failure."""
-    program = shutil.which("gcloud")
-    if program is None:
-        if os.environ.get("TPU_FLEET_NO_GCLOUD") == "1":
-            pytest.skip("TPU_FLEET_NO_GCLOUD=1 says that this machine has no gcloud")
-        pytest.fail("gcloud is missing: install it, or say TPU_FLEET_NO_GCLOUD=1")
-    return program
+    """Return where gcloud is."""
+    return bucket_python.gcloud_program()
 
 
 @pytest.fixture(scope="session")

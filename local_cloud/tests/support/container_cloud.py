@@ -140,6 +140,13 @@ class ContainerCloud:
         self, address: str, command: str, user: str = "ubuntu", connect: int = 30
     ) -> subprocess.CompletedProcess[str]:
         """Run a shell command on a machine, to which ssh has some seconds to come."""
+        return subprocess.run(
+            [*self.ssh_words(address, user, connect), command],
+            capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def ssh_words(self, address: str, user: str = "ubuntu", connect: int = 30) -> list[str]:
+        """Return the words of ssh that lead to a machine."""
         options = {
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
@@ -148,10 +155,7 @@ class ContainerCloud:
             "BatchMode": "yes",
         }
         flags = [f"-o{name}={value}" for name, value in options.items()]
-        return subprocess.run(
-            ["ssh", "-i", str(self.key), *flags, f"{user}@{address}", command],
-            capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return ["ssh", "-i", str(self.key), *flags, f"{user}@{address}"]
 
     def boot_id(self, address: str) -> str | None:
         """Return the boot id of the machine at this address, or None while it is down."""

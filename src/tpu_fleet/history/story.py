@@ -224,7 +224,7 @@ def runs_of(
         attempts = attempts[sum(begun < since for begun in followed) :]
         attempts = [_explained(one, view, one is attempts[-1]) for one in attempts]
         if not attempts and span is not None:
-            attempts = _from_spans([one for one in spans if one.name == key], state)
+            attempts = _from_spans([one for one in spans if one.name == key], state, view.since)
         marks = news_of(told) + of_slice.get(name, [])
         if not attempts and span is None and not marks:
             continue  # it ended before
@@ -371,8 +371,11 @@ def _with_again(one: Attempt, first: int | None) -> Attempt:
     return Attempt(**values)
 
 
-def _from_spans(spans: Sequence[Span], state: str) -> list[Attempt]:
-    """Return attempts from what looks have seen, for a run whose event log is not known."""
+def _from_spans(spans: Sequence[Span], state: str, since: float | None) -> list[Attempt]:
+    """Return attempts from what looks have seen, for a run whose event log is not known.
+
+    `since` is when it came into its state, which may be before the first look that saw it there.
+    """
     found: list[Attempt] = []
     running = [span for span in spans if span.value.get("state") == RUNNING]
     for index, span in enumerate(running):
@@ -382,5 +385,9 @@ def _from_spans(spans: Sequence[Span], state: str) -> list[Attempt]:
         after = None if last else max(0.0, running[index + 1].begun - span.seen)
         done = last and state == run_states.SUCCEEDED
         kind = "" if ended is None else (SUCCEEDED if done else "other")
-        found.append(Attempt(number, span.begun, ended, kind, down=after))
+        begun = span.begun
+        if last and state == RUNNING and since is not None:
+            before = running[index - 1].seen if index else 0.0
+            begun = max(before, min(begun, since))
+        found.append(Attempt(number, begun, ended, kind, down=after))
     return found

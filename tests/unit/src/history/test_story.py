@@ -122,6 +122,29 @@ def test_a_run_whose_event_log_nobody_reads_has_what_was_seen() -> None:
     assert run.user == "alice"
 
 
+@pytest.mark.parametrize(
+    ("since", "begun"),
+    [
+        (None, 110),
+        (104.0, 104.0),
+        # By the clock of a worker, which may be wrong: the one before was seen until then.
+        (50.0, 100),
+        (150.0, 110),
+    ],
+)
+def test_the_last_attempt_that_was_seen_began_when_its_worker_says(
+    since: float | None, begun: float
+) -> None:
+    seen = [
+        Span("run", "pair/digits", {"state": "running", "attempt": number}, a, b)
+        for number, a, b in ((1, 0, 100), (2, 110, 200))
+    ]
+    view = RunView("digits", "pair", state="running", since=since, saved_at=20.0, saved_age=180.0)
+    (run,) = runs_of([], seen, [], {}, {"pair/digits": (200.0, view.to_dict())}, 0.0, 200.0)
+    assert [one.begun for one in run.attempts] == [0, begun]
+    assert run.at_risk == 200.0 - begun
+
+
 def test_an_attempt_that_began_before_the_time_of_the_page_is_there() -> None:
     # Of the time before only the begins are known.
     begins = [*gang(100, "attempt-started", 1), *gang(300, "attempt-started", 2)]

@@ -15,7 +15,7 @@ from fleet import wait_until
 from . import ledger, timeline
 from .faults import KINDS, Harm
 from .field import EVERY, STEP_SECONDS, Field, Unreachable
-from .plan import CONTROLLER, LANES, WORKERS, Fault
+from .plan import LANES, WORKERS, Fault, hurt_by
 
 CALM_SECONDS = 40.0
 """So long nothing happens before: it shows what a step takes."""
@@ -184,7 +184,7 @@ class Conductor:
         wait_until(f"{shot.fault} is taken back", undone, 240)
 
     def _collect_of(self, fault: Fault) -> None:
-        if fault.lane != CONTROLLER:
+        if fault.lane in WORKERS:
             for worker in {0, *fault.workers}:
                 self._field.collect(fault.lane, worker)
 
@@ -206,13 +206,13 @@ class Conductor:
         for run, workers in WORKERS.items():
             lives = fleet.lives(run)
             outcome.lives[run] = lives
-            faults = [s for s in self.shots if s.happened and s.fault.lane == run]
+            faults = [s for s in self.shots if s.happened and run in hurt_by(s.fault)]
             broken = ledger.judge(lives, EVERY, len(faults), workers)
             outcome.broken += [
                 f"{run}: {what}: {one}" for what, all_ in broken.items() for one in all_
             ]
             outcome.goodput[run] = ledger.goodput(lives, began, ended, pace[run])
-            wanted = fleet.undisturbed(workers, int(str(outcome.results[run]["steps"])))
+            wanted = fleet.undisturbed(run, int(str(outcome.results[run]["steps"])))
             self._say(f"undisturbed {run}: {wanted}")
             if wanted != outcome.results[run]:
                 outcome.broken.append(f"{run}: {outcome.results[run]}, undisturbed {wanted}")

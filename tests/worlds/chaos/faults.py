@@ -4,7 +4,7 @@ Every fault has to be in the event log of a worker, or where its nature puts it:
 the API or to the watcher is in the watcher's log, and the end of sshd in the machine's journal, for
 the run has nothing to do with either. A link that is slow, and not too slow, is the only one that
 leaves nothing: nobody is lost and nothing ends, which is what it should be. For it there is what
-the kernel counted.
+the kernel counted, and for faults of the bucket how many requests the cloud had struck.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import requests
 from fleet import wait_until
 
-from .field import CLOCK_FILE, SAVED, USER, Event, Field, Place, Unreachable, after
-from .plan import SOLO, Fault
+from .field import CHECKPOINTS, CLOCK_FILE, SAVED, USER, Event, Field, Place, Unreachable, after
+from .plan import QUAD, SOLO, Fault
 
 FILLER = ".chaos-filler"
 READY_SECONDS = 420.0
@@ -333,17 +333,51 @@ class Api(OfTheController):
     """The API is away."""
 
     says = " api: "
+    _id = ""
 
     def apply(self) -> None:
-        """Have it answer with 503."""
-        self._post({"kind": "unavailable"})
+        """Have all of it answer with 503, also the bucket."""
+        self._id = self.field.break_cloud({"kind": "unavailable"})
 
     def undo(self) -> None:
         """Have it answer."""
-        requests.delete(f"{self.field.api}/faults", timeout=60).raise_for_status()
+        self.field.mend_cloud(self._id)
 
-    def _post(self, body: dict[str, Any]) -> None:
-        requests.post(f"{self.field.api}/faults", json=body, timeout=60).raise_for_status()
+
+class Bucket(OfTheController):
+    """Requests for the bucket fail, or worse: some of those that write do what they are asked."""
+
+    FAULTS: ClassVar[dict[str, dict[str, Any]]] = {
+        "busy": {"kind": "rate_limit", "probability": 0.3},
+        "away": {"kind": "unavailable", "probability": 0.3},
+        # By the cloud's clock, which is ten times as fast.
+        "slow": {"kind": "slow", "seconds": 10, "probability": 0.5},
+        "lost-answer": {"kind": "drop", "when": "after", "probability": 0.2},
+        "one-a-second": {"kind": "object_rate", "seconds": 10},
+    }
+    STRUCK_SECONDS = 420.0
+    _id = ""
+    _struck = ""
+
+    def apply(self) -> None:
+        """Begin it."""
+        name = CHECKPOINTS[QUAD].split("/")[2]
+        # Not one and the same request each time, and not others for another seed.
+        same = {"match": {"bucket": name}, "seed": round(self.fault.at)}
+        self._id = self.field.break_cloud({**self.FAULTS[self.fault.kind], **same})
+
+    def undo(self) -> None:
+        """End it, when it has struck: just now the run may save nothing."""
+        wait_until(f"{self.fault.kind} strikes", self._hits, self.STRUCK_SECONDS)
+        self._struck = f"{self._hits()} requests struck"
+        self.field.mend_cloud(self._id)
+
+    def _hits(self) -> int:
+        return self.field.struck(self._id)
+
+    def trace(self) -> str:
+        """Say how many requests it struck."""
+        return self._struck
 
 
 class Watch(OfTheController):
@@ -374,6 +408,7 @@ KINDS: dict[str, type[Harm]] = {
     "slow-link": SlowLink,
     "disk": Disk,
     "clock": Clock,
+    **dict.fromkeys(Bucket.FAULTS, Bucket),
     "api": Api,
     "watch": Watch,
 }

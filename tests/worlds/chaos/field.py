@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import bucket_python
 import requests
 from fleet import NOTHING, ROOT, Fleet, wait_until
 
@@ -26,7 +27,6 @@ from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_
 from . import ledger
 from .plan import QUAD, SOLO, WORKERS
 
-PYTHON, JAX = "3.11", "jax==0.10.2"
 PROJECT = "local-project"
 # One slice of each API: a node of the Cloud TPU API, and a group of machines of Compute Engine.
 ZONES = {SOLO: "us-central2-b", QUAD: "us-east5-a"}
@@ -36,6 +36,10 @@ STEP_SECONDS = 0.4
 LOST_SECONDS = 20
 # What must survive a preemption: a data disk, and a folder that all workers share.
 SAVED = {SOLO: "/mnt/saved/solo", QUAD: "/mnt/share/quad"}
+BUCKET_NAME = "chaos-checkpoints"
+# On Compute Engine machines have no account, unless one is named.
+ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
+CHECKPOINTS = {SOLO: SAVED[SOLO], QUAD: f"gs://{BUCKET_NAME}/quad"}
 # The clock of a container is this computer's, which nobody may set. Python's own view of it, which
 # the agent has, can be another one on each machine.
 CLOCK_FILE = "/run/chaos-clock"
@@ -60,20 +64,26 @@ echo "import chaos_clock" > chaos_clock.pth
 
 
 def packages_of(name: str) -> str:
-    """Return where JAX is: beside the checkpoints, so that a recreated machine has it."""
+    """Return where JAX and Orbax are: on what a recreated machine has again."""
     return str(Path(SAVED[name]).with_name("python"))
+
+
+def flags_of(name: str) -> str:
+    """Return how a run saves."""
+    return "--orbax" if CHECKPOINTS[name].startswith("gs://") else ""
 
 
 def run_of(name: str) -> dict[str, Any]:
     """Declare the run of a slice."""
+    pace = f"--every {EVERY} --step-seconds {STEP_SECONDS}"
     return {
         "name": name,
         "slices": [name],
         "user": USER,
         "code": "chaos",
-        "env": {"PYTHONPATH": packages_of(name)},
-        "command": f"python3 train.py --every {EVERY} --step-seconds {STEP_SECONDS}",
-        "checkpoint_dir": SAVED[name],
+        "env": {"PYTHONPATH": packages_of(name), "CHAOS_DIARY": SAVED[name]},
+        "command": f"python3 train.py {pace} {flags_of(name)}",
+        "checkpoint_dir": CHECKPOINTS[name],
         "needs_tpu": False,
         # Nobody waits for a program that is killed so often to be mended by a person.
         "retries": 50,
@@ -106,6 +116,7 @@ FLEET: dict[str, Any] = {
             "topology": "4x4",
             "tier": "spot",
             "zone": ZONES[QUAD],
+            "service_account": ACCOUNT,
             "metadata": {"local-cloud-share": "yes"},
             "startup_script": STARTUP,
         },
@@ -153,6 +164,10 @@ class Field(Fleet):
     def begin(self) -> None:
         """Bring everything up until both runs train."""
         self.up("--speed", "10")
+        region = ZONES[QUAD].rpartition("-")[0]
+        url = f"http://127.0.0.1:{self.port}/storage/v1/b"
+        made = requests.post(url, json={"name": BUCKET_NAME, "location": region}, timeout=60)
+        made.raise_for_status()
         self.set_up()
 
     def set_up(self) -> None:
@@ -163,26 +178,13 @@ class Field(Fleet):
         self.run("ansible-playbook", "tpu.fleet.train", limit=3600)
 
     def bring_packages(self) -> None:
-        """Install JAX once for all, where it outlives the machines.
+        """Bring JAX and Orbax once for all, where they outlive the machines.
 
-        Each new machine would fetch and compile it again, on a computer that has two cores for all.
+        Each new machine would fetch and compile them again, on a computer that has two cores for
+        all.
         """
-        folder = self.folder / "python"
-        uv = [str(ROOT / ".venv/bin/uv"), "pip", "install", "--quiet", "--target", str(folder)]
-        wanted = ["--python-version", PYTHON, "--compile-bytecode", JAX]
-        subprocess.run([*uv, *wanted], check=True, timeout=1200)
-        packed = self.folder / "python.tar"
-        subprocess.run(["tar", "-C", str(folder), "-cf", str(packed), "."], check=True)
         for run in self._runs:
-            target = packages_of(run)
-            with packed.open("rb") as stream:
-                subprocess.run(
-                    [*self._ssh(run, 0), f"sudo mkdir -p {target} && sudo tar -C {target} -xf -"],
-                    stdin=stream,
-                    check=True,
-                    timeout=600,
-                )
-        packed.unlink()
+            bucket_python.bring(self._ssh(run, 0), packages_of(run), USER)
 
     # Machines ------------------------------------------------------------------------------
 
@@ -196,6 +198,27 @@ class Field(Fleet):
         """Have the cloud do something to a node."""
         url = f"{self.api}/nodes/{PROJECT}/{ZONES[node]}/{node}:{verb}"
         requests.post(url, json=body, timeout=limit).raise_for_status()
+
+    def break_cloud(self, fault: dict[str, Any]) -> str:
+        """Have requests fail; return the name of the fault."""
+        before = {one["id"] for one in self._faults()}
+        requests.post(f"{self.api}/faults", json=fault, timeout=60).raise_for_status()
+        added = [one for one in self._faults() if one["id"] not in before]
+        return next(str(one["id"]) for one in added if one["kind"] == fault["kind"])
+
+    def mend_cloud(self, fault: str) -> None:
+        """Take a fault away."""
+        requests.delete(f"{self.api}/faults/{fault}", timeout=60).raise_for_status()
+
+    def struck(self, fault: str) -> int:
+        """Return how many requests a fault has struck."""
+        return sum(one["hits"] for one in self._faults() if one["id"] == fault)
+
+    def _faults(self) -> list[dict[str, Any]]:
+        answer = requests.get(f"{self.api}/faults", timeout=60)
+        answer.raise_for_status()
+        found: list[dict[str, Any]] = answer.json()["faults"]
+        return found
 
     def worker(self, node: str, worker: int) -> dict[str, Any]:
         """Return a machine: its name and addresses."""
@@ -373,16 +396,16 @@ class Field(Fleet):
         found: dict[str, Any] = json.loads(self.on(run, 0, f"cat {SAVED[run]}/final.json"))
         return found
 
-    def undisturbed(self, workers: int, steps: int) -> dict[str, Any]:
+    def undisturbed(self, run: str, steps: int) -> dict[str, Any]:
         """Run the same program with as many processes, on one machine of this computer."""
-        code = self.run_status(SOLO)["workdir"]
+        code, workers = self.run_status(SOLO)["workdir"], WORKERS[run]
         script = f"""
 folder=$(mktemp -d); chown {USER} $folder; cd {code}
 for worker in $(seq 0 {workers - 1}); do
   runuser -u {USER} -- env TPU_FLEET_WORKER=$worker TPU_FLEET_WORKERS={workers} \\
     TPU_FLEET_COORDINATOR=127.0.0.1:29500 TPU_FLEET_CHECKPOINT_DIR=$folder \\
     PYTHONPATH={packages_of(SOLO)} \\
-    python3 train.py --steps {steps} --every {EVERY} > $folder/out.$worker 2>&1 &
+    python3 train.py --steps {steps} --every {EVERY} {flags_of(run)} > $folder/out.$worker 2>&1 &
 done
 wait
 cat $folder/final.json || tail -n 5 $folder/out.*

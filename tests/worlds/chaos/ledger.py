@@ -21,6 +21,8 @@ class Life:
     """So many seconds its times may be off."""
     steps: tuple[tuple[int, float], ...]
     """Each step with the time of its beginning."""
+    saved: tuple[int, ...] = ()
+    """The steps that it knew to be whole where they were saved."""
 
 
 def read(files: Iterable[str]) -> list[Life]:
@@ -44,6 +46,7 @@ def read(files: Iterable[str]) -> list[Life]:
             Life(
                 int(head["attempt"]), int(head["worker"]), min(times), max(times),
                 float(head.get("error", 0.0)), steps,
+                tuple(int(e["saved"]) for e in entries if "saved" in e),
             )
         )  # fmt: skip
     return sorted(lives, key=lambda life: (life.attempt, life.worker, life.begun))
@@ -97,6 +100,16 @@ def gaps(lives: Sequence[Life]) -> list[str]:
     return result
 
 
+def forgotten(lives: Sequence[Life]) -> list[str]:
+    """Name attempts that begin before a step that an earlier one knew to be saved."""
+    result, whole = [], 0
+    for attempt, (first, _last) in sorted(begins(lives).items()):
+        if first <= whole:
+            result.append(f"attempt {attempt} begins at step {first}, and {whole} was saved")
+        whole = max([whole, *(s for one in lives if one.attempt == attempt for s in one.saved)])
+    return result
+
+
 def pace(lives: Sequence[Life]) -> float:
     """Return the seconds that a step takes when nothing happens."""
     spans = [
@@ -136,5 +149,6 @@ def judge(
         "two attempts at once": overlaps(lives),
         "more lost than a checkpoint": much,
         "steps that nobody did": gaps(lives),
+        "whole steps that were lost": forgotten(lives),
         "workers that there are not": strangers,
     }

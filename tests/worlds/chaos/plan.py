@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-SOLO, QUAD, CONTROLLER = "solo", "quad", "controller"
+SOLO, QUAD, BUCKET, CONTROLLER = "solo", "quad", "bucket", "controller"
 WORKERS: Mapping[str, int] = {SOLO: 1, QUAD: 4}
 QUIET_AT_THE_END = 20.0
 """No fault comes later: its traces are wanted."""
@@ -50,6 +50,14 @@ LANES: Mapping[str, tuple[Kind, ...]] = {
         Kind("clock", 40, 1),
         Kind("preempt", 330, 1, 15),
     ),
+    # In the bucket are the checkpoints of the four workers.
+    BUCKET: (
+        Kind("busy", 45),
+        Kind("away", 45),
+        Kind("slow", 45),
+        Kind("lost-answer", 45),
+        Kind("one-a-second", 45),
+    ),
     # A playbook of the watcher has to come to its end some time.
     CONTROLLER: (Kind("api", 150), Kind("watch", 150)),
 }
@@ -73,6 +81,13 @@ class Fault:
     def __str__(self) -> str:
         where = f" w{','.join(map(str, self.workers))}" if self.workers else ""
         return f"{self.at:5.0f} s  {self.kind} {self.lane}{where}"
+
+
+def hurt_by(fault: Fault) -> tuple[str, ...]:
+    """Return the runs that may lose steps by a fault."""
+    if fault.lane == BUCKET or fault.kind == "api":
+        return (QUAD,)
+    return (fault.lane,) if fault.lane in WORKERS else ()
 
 
 def make(seed: int, minutes: float) -> list[Fault]:

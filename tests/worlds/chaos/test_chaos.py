@@ -4,9 +4,10 @@ At the end nothing may tell it: the parameters are those of an undisturbed run, 
 
     TPU_FLEET_CHAOS_MINUTES=20 TPU_FLEET_CHAOS_SEED=7 .venv/bin/pytest tests/worlds/chaos
 
-The slices are containers: one has a data disk, the four workers of the other a folder of the local
-cloud that stands for NFS. The healer is `tpu-fleet watch` as a process. The plan of the faults
-follows from the seed; when each is done, also from how long the ones before took.
+The slices are containers: one saves on a data disk, the four workers of the other with Orbax in a
+bucket, and note what they did in a folder of the local cloud that stands for NFS. The healer is
+`tpu-fleet watch` as a process. The plan of the faults follows from the seed; when each is done,
+also from how long the ones before took.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from chaos import ledger
 from chaos.ledger import Life
@@ -72,11 +73,25 @@ def test_steps_that_nobody_did_are_found() -> None:
     assert ledger.gaps([life(1, 1, 30, 100), life(2, 41, 50, 140)])
 
 
+def test_a_whole_step_that_is_lost_is_found() -> None:
+    def judged(saved: int, first: int) -> list[str]:
+        lives = [replace(life(1, 1, 30, 100), saved=(10, saved)), life(2, first, 50, 140)]
+        return list(ledger.judge(lives, 20, 1, 1)["whole steps that were lost"])
+
+    assert judged(20, 21) == []
+    # It was whole, and its process ended before it knew.
+    assert judged(20, 31) == []
+    (said,) = judged(20, 20)
+    assert said == "attempt 2 begins at step 20, and 20 was saved"
+    assert judged(20, 1)
+
+
 def test_half_a_line_is_passed_over() -> None:
     lines = [
         {"attempt": 2, "worker": 1, "error": 0.01, "t": 10.0},
         {"step": 7, "t": 11.0},
         {"alive": True, "t": 12.0},
+        {"saved": 7, "t": 12.0},
     ]
     text = "\n".join(map(json.dumps, lines)) + '\n{"step": 8, "t'
-    assert ledger.read([text, "", "\0\0"]) == [Life(2, 1, 10.0, 12.0, 0.01, ((7, 11.0),))]
+    assert ledger.read([text, "", "\0\0"]) == [Life(2, 1, 10.0, 12.0, 0.01, ((7, 11.0),), (7,))]

@@ -44,3 +44,12 @@ def test_a_reboot_of_some_leaves_some() -> None:
     some = [fault for fault in plan.make(5, 90) if fault.kind == "reboot-some"]
     assert some
     assert all(len(set(fault.workers)) == 2 for fault in some)
+
+
+def test_faults_of_the_bucket_hurt_the_run_that_saves_there() -> None:
+    faults = plan.make(7, 20)
+    hurt = {lane: {plan.hurt_by(f) for f in faults if f.lane == lane} for lane in plan.LANES}
+    assert hurt[plan.SOLO] == {(plan.SOLO,)}
+    assert hurt[plan.QUAD] == hurt[plan.BUCKET] == {(plan.QUAD,)}
+    # An API that is away takes the bucket with it; a watcher that is killed nothing.
+    assert hurt[plan.CONTROLLER] == {(plan.QUAD,), ()}

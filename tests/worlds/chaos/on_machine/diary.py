@@ -21,7 +21,9 @@ RUN = os.environ.get("TPU_FLEET_RUN", "reference")
 ATTEMPT = int(os.environ.get("TPU_FLEET_ATTEMPT", "1"))
 WORKER = int(os.environ.get("TPU_FLEET_WORKER", "0"))
 WORKERS = int(os.environ.get("TPU_FLEET_WORKERS", "1"))
-FOLDER = Path(os.environ["TPU_FLEET_CHECKPOINT_DIR"])
+SAVED = os.environ["TPU_FLEET_CHECKPOINT_DIR"]
+# Where checkpoints are in a bucket, all else is in a folder beside it.
+FOLDER = Path(os.environ.get("CHAOS_DIARY") or SAVED)
 
 
 class Ledger:
@@ -58,6 +60,10 @@ class Ledger:
     def step(self, step: int) -> None:
         """Note that a step begins; raises OSError on a full disk, as saving does."""
         self._write({"step": step})
+
+    def saved(self, step: int) -> None:
+        """Note that a step is whole where it was saved."""
+        self._write({"saved": step})
 
 
 LEDGER = Ledger(FOLDER / "ledger")

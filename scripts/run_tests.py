@@ -295,6 +295,12 @@ MORE = (
         pytest("-x", "tests/machines/torch_xla"),
         tests=(*PRODUCT, "examples/torch_xla", "tests/machines/torch_xla"),
     ),
+    # JAX on two machines, with Orbax on a bucket: about fifteen minutes.
+    Stage(
+        "buckets",
+        pytest("-x", "tests/machines/buckets"),
+        tests=(*PRODUCT, "tests/machines/buckets", "tests/worlds/chaos/on_machine"),
+    ),
     Stage(
         "drills", pytest("-x", "tests/machines/drills"), tests=(*PRODUCT, "tests/machines/drills")
     ),

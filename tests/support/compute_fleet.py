@@ -169,7 +169,9 @@ class ComputeFleet(Fleet):
         judged = ledger.judge(lives, EVERY, faults, workers)
         return {promise: found for promise, found in judged.items() if found}
 
-    def undisturbed(self, host: str, run: str, workers: int, steps: int) -> dict[str, Any]:
+    def undisturbed(
+        self, host: str, run: str, workers: int, steps: int, flags: str = ""
+    ) -> dict[str, Any]:
         """Run the same program to the same step with as many processes on one machine."""
         script = f"""
 set -eu
@@ -178,7 +180,7 @@ for worker in $(seq 0 {workers - 1}); do
   runuser -u {USER} -- env TPU_FLEET_WORKER=$worker TPU_FLEET_WORKERS={workers} \\
     TPU_FLEET_COORDINATOR=127.0.0.1:29500 TPU_FLEET_CHECKPOINT_DIR=$folder \\
     PYTHONPATH={SHARE}/python \\
-    python3 train.py --steps {steps} --every {EVERY} > $folder/out.$worker 2>&1 &
+    python3 train.py --steps {steps} --every {EVERY} {flags} > $folder/out.$worker 2>&1 &
 done
 wait
 cat $folder/final.json || tail -n 5 $folder/out.* >&2

@@ -40,7 +40,7 @@ class BucketWatch:
         self._pause = config.timing.bucket
         self._failures = 0
         self._lists = self._gets = 0
-        self._was_running = True  # so that an agent that begins looks once
+        self._may_have_grown = True  # so that an agent that begins looks once
 
     @property
     def found(self) -> dict[str, Any]:
@@ -59,11 +59,12 @@ class BucketWatch:
         """
         if self._place is None:
             return
+        self._may_have_grown = self._may_have_grown or running
         if self._thread is not None and not self._thread.is_alive():
             self._thread = None
             self._take(now, self._answer or {"error": "no answer"})
-        if self._thread is None and now >= self._due and (running or self._was_running):
-            self._was_running = running
+        if self._thread is None and now >= self._due and self._may_have_grown:
+            self._may_have_grown = running
             self._begin(now)
 
     def quiet(self, now: float, seconds: float) -> float:

@@ -65,6 +65,20 @@ def test_after_the_programs_end_one_look_is_the_last(lab: Objects) -> None:
     assert watch._thread is None
 
 
+def test_a_program_that_ends_between_two_looks_has_its_last_look_too(lab: Objects) -> None:
+    watch = BucketWatch(config_of(storage=lab.url))
+    looked(watch, 1000.0, running=False)
+    # It runs and ends before the next look is due.
+    watch.look(1001.0, running=True)
+    lab.step("digits/100", AT)
+    watch.look(1002.0, running=False)
+    assert watch.found["saved"] == 0
+    looked(watch, 2000.0, running=False)
+    assert watch.found["saved"] == int(AT) * 10**9
+    watch.look(9000.0, running=False)
+    assert watch._thread is None
+
+
 def test_a_slow_bucket_delays_nothing(lab: Objects) -> None:
     lab.delay = 2.0
     watch = BucketWatch(config_of(storage=lab.url))

@@ -130,7 +130,12 @@ def main(arguments: list[str]) -> int:
     port = os.environ.get("TPU_FLEET_MOLECULE_PORT", "8477")
     return subprocess.run(
         [COPY / "scripts" / "molecule", *(word for word in arguments if not word.startswith(ONLY))],
-        env={**os.environ, "PYTHONPATH": found, "TPU_FLEET_MOLECULE_PORT": port},
+        env={
+            **os.environ,
+            "PYTHONPATH": found,
+            "TPU_FLEET_MOLECULE_PORT": port,
+            "TPU_FLEET_MOLECULE_PROGRAM": f"python {ROOT / 'tests/support/warm_molecule.py'}",
+        },
         check=False,
     ).returncode
 

@@ -36,7 +36,10 @@ PROGRAMS = {
     "ansible-playbook": "ansible.cli.playbook",
 }
 # Variables of which nothing is kept that was read while importing.
-CHANGING = ("CLOUDSDK_", "GITHUB_", "GOOGLE_", "HOSTILE_", "PYTEST_", "TPU_FLEET_")
+CHANGING = (
+    *("CLOUDSDK_", "GITHUB_", "GOOGLE_", "HOSTILE_"),
+    *("MOLECULE_", "PYTEST_", "TPU_FLEET_"),
+)
 CHANGING_WHOLE = (
     *("ANSIBLE_HOME", "ANSIBLE_INVENTORY", "ANSIBLE_LOCAL_TEMP"),
     *("GH_TOKEN", "HOME", "OLDPWD", "PATH", "PWD", "TMPDIR"),

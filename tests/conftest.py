@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from garbage import pytest_collection, pytest_collection_finish  # noqa: F401 - hooks
 from hypothesis import settings
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from emulator import Emulator
+from garbage import pytest_collection, pytest_collection_finish  # noqa: F401 - hooks
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start:
 # the tests that press it would wait forever.

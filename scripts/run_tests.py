@@ -51,6 +51,8 @@ class Stage:
     name: str
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
+    # How far its processes stand back, as nice(1) has it, while others want a core.
+    nice: int = 0
     # The files and folders that it tests, for the record of what CI leaves out.
     tests: tuple[str, ...] = ()
 
@@ -84,6 +86,8 @@ PEOPLE = tuple(
 VERIFY_FAILS = "tests/machines/e2e/test_verify_fails.py"
 MACHINES = ("local_cloud/tests/machines", "tests/machines/workers")
 GCLOUD = "local_cloud/tests/gcloud"
+# A stage that computes and has no limits of time fills the cores while those with machines wait.
+FILLS = 10
 # What of tests/cloud has a stage of its own.
 API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 
@@ -124,18 +128,18 @@ UNIT = ("--hypothesis-profile=ci", "tests/unit", "local_cloud/tests/unit")
 
 # Two at a time.
 CHECK = (
-    Stage("ruff", ("ruff", "check", ".")),
-    Stage("format", ("ruff", "format", "--check", ".")),
-    Stage("yamllint", ("yamllint", "--strict", ".")),
-    Stage("mypy", ("mypy",)),
+    Stage("ruff", ("ruff", "check", "."), nice=FILLS),
+    Stage("format", ("ruff", "format", "--check", "."), nice=FILLS),
+    Stage("yamllint", ("yamllint", "--strict", "."), nice=FILLS),
+    Stage("mypy", ("mypy",), nice=FILLS),
     # Without a clock: an example that takes long on a busy computer is no failure.
     Stage("unit", in_ci("-n", "2", *UNIT)),
-    Stage("changelog", ("antsibull-changelog", "lint")),
+    Stage("changelog", ("antsibull-changelog", "lint"), nice=FILLS),
 )
 
-# Three at a time on two cores, as those with machines wait for half of their time: the longest
-# first. Any of them may run beside any other: each cloud gets a free port (ports.py of the local
-# cloud's tests).
+# Four at a time on two cores: those with machines wait for half of their time, and one that fills
+# the cores takes nothing from them. The longest first. Any of them may run beside any other: each
+# cloud gets a free port (ports.py of the local cloud's tests).
 FULL = (
     Stage("story", in_ci("-x", "tests/machines/e2e")),
     Stage(
@@ -156,24 +160,30 @@ FULL = (
             *("test", "--all", "--report", *NIGHT_SCENARIOS),
         ),
     ),
-    # One process reads 9,000 tests once, and two stages run beside it.
-    Stage("unit", in_ci(*UNIT)),
-    Stage("machines", in_ci(*MACHINES)),
-    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
     # It starts Ansible for each playbook; half of them are molecule's, which runs them.
-    Stage("ansible-lint", (*ANSIBLE_LINT, "--exclude", "extensions/molecule"), LINT_ENV),
-    Stage("stories", in_ci(STORIES)),
-    # Each of its tests starts gcloud, which is a second of a core.
-    Stage("gcloud", in_ci("-n", "3", GCLOUD)),
+    Stage(
+        "ansible-lint",
+        (*ANSIBLE_LINT, "--exclude", "extensions/molecule"),
+        LINT_ENV,
+        nice=FILLS,
+    ),
     Stage(
         "sanity",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--skip-test", test))),
+        nice=FILLS,
     ),
+    *(stage for stage in CHECK if stage.name != "unit"),
+    # One process reads 9,000 tests once, and three stages run beside it.
+    Stage("unit", in_ci(*UNIT)),
+    Stage("machines", in_ci(*MACHINES)),
+    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
+    Stage("stories", in_ci(STORIES)),
+    # Each of its tests starts gcloud, which is a second of a core.
+    Stage("gcloud", in_ci("-n", "3", GCLOUD)),
     Stage("property", in_ci("-n", "2", "tests/worlds/property")),
     Stage("package", ("scripts/check-package",)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),
-    *(stage for stage in CHECK if stage.name != "unit"),
 )
 
 # What is too long for each run of CI.
@@ -347,9 +357,15 @@ def run(stage: Stage, results: Results, running: dict[str, float]) -> None:
         "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}",
     }
     meter = CpuMeter(stage.name)
+    standing_back = ("nice", "-n", str(stage.nice)) if stage.nice else ()
     with log.open("wb") as out:
         code, cpu = meter.run(
-            stage.argv, cwd=ROOT, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            (*standing_back, *stage.argv),
+            cwd=ROOT,
+            env=environment,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
         )
     took = time.monotonic() - started
     results[stage.name] = (code, took, cpu)
@@ -401,7 +417,7 @@ def main(names: list[str]) -> int:
     known = {stage.name: stage for stage in (*FULL, *MORE)}
     side_by_side: tuple[Stage, ...] = ()
     in_turn: tuple[Stage, ...] = ()
-    at_once = 3
+    at_once = 4
     if names == ["check"]:
         side_by_side, at_once = CHECK, 2
     elif names == ["test"]:

@@ -147,6 +147,7 @@ def main() -> None:
                 ],
                 "required": True,
             },
+            "people": {"type": "bool", "default": True},
             "due": {"type": "list", "elements": "str", "default": []},
             "seen": {"type": "list", "elements": "dict"},
             "run": {"type": "str", "default": ""},

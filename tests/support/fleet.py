@@ -56,6 +56,7 @@ NOTHING: dict[str, Any] = {
     "fleet_venvs": [],
     "fleet_code": [],
     "fleet_runs": [],
+    "fleet_checkpoint_buckets": [],
 }
 
 

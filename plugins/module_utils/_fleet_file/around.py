@@ -371,7 +371,7 @@ def _region(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> It
         message = f"is missing, and the slices are in {' and '.join(found)}"
         remedy = "Declare a bucket for each region with its slices, or set the region here"
         yield Problem(f"{field}.region", None, message, remedy)
-    elif not found:
+    elif not found and _slices(data):
         remedy = "Set it here, or fleet_zone, or name slices that have a zone"
         yield Problem(f"{field}.region", None, "is missing", remedy)
 
@@ -510,8 +510,15 @@ def disks(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[Call]:
 
 
 def buckets(data: Mapping[str, Any]) -> list[Call]:
-    """Return the module with each bucket, and with the accounts of its slices."""
-    return [_bucket(data, entry) for entry in data.get("fleet_checkpoint_buckets") or []]
+    """Return the module with each bucket, and with the accounts of its slices.
+
+    Where there are no slices, a bucket without a region of its own is left as it is.
+    """
+    return [
+        _bucket(data, entry)
+        for entry in data.get("fleet_checkpoint_buckets") or []
+        if entry.get("state") == "absent" or regions_of(data, entry)
+    ]
 
 
 def _bucket(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Call:

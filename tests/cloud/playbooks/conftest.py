@@ -22,6 +22,7 @@ NOTHING: dict[str, Any] = {
     "fleet_venvs": [],
     "fleet_code": [],
     "fleet_runs": [],
+    "fleet_checkpoint_buckets": [],
 }
 
 

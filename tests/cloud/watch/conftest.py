@@ -26,6 +26,7 @@ NOTHING: dict[str, Any] = {
     "fleet_venvs": [],
     "fleet_code": [],
     "fleet_runs": [],
+    "fleet_checkpoint_buckets": [],
     "fleet_allocations": "unrestricted",
     # Nobody can log in to an address, and that is to be known at once.
     "fleet_connection_timeout": "0s",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEPT = "sync"
 """The folder of what is kept, in the state folder."""
-_VERSION = 1
+_VERSION = 2
 _RUNS = "{{ ('training_run' | tpu.fleet.role_settings).settings.runs }}"
 _TREES = "{{ ('code_checkout' | tpu.fleet.role_settings).settings | to_json }}"
 _PLACE = "{{ [__code_checkout_here, inventory_dir] | to_json }}"
@@ -96,10 +96,12 @@ def _path(sources: Sequence[str], runs: Sequence[str]) -> Path:
 
 def _seen(sources: Sequence[str]) -> list[Any]:
     """Return what changes whenever a file changes that decides what is declared."""
-    paths = [list_path(sources, os.environ), Path(__file__)]
-    paths += [path for source in sources for path in _files(Path(source))]
     found: list[Any] = [_VERSION]
-    for path in paths:
+    # By its content, because every playbook writes the same list again.
+    with contextlib.suppress(OSError):
+        listed = list_path(sources, os.environ).read_bytes()
+        found.append(hashlib.sha256(listed).hexdigest())
+    for path in (Path(__file__), *(path for source in sources for path in _files(Path(source)))):
         with contextlib.suppress(OSError):
             there = path.stat()
             found.append([str(path), there.st_mtime_ns, there.st_size, there.st_ino])

@@ -123,3 +123,18 @@ def test_the_fleet_file_is_read_again_when_a_file_of_it_changes(
     os.utime(fleet)
     declared.declared(known(), ["digits"])
     assert len(asked) == 4
+
+
+def test_a_list_of_workers_that_is_written_again_with_the_same_workers_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TPU_FLEET_STATE_DIR", str(tmp_path / "state"))
+    sources = [str(tmp_path / "hosts.yml")]
+    path = declared.list_path(sources, os.environ)
+    path.parent.mkdir(parents=True)
+    seen = []
+    for text in ("pair-w0", "pair-w0", "pair-w1"):
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+        seen.append(declared._seen(sources))
+    assert seen[0] == seen[1] != seen[2]

@@ -23,6 +23,8 @@ _MARK = "@tpu_fleet_run"
 # What tmux says when its server was ending: a server ends with its last session.
 _SERVER_ENDED = ("server exited unexpectedly", "lost server", "no server running")
 _SERVER_ENDS_IN = 5.0  # seconds
+_IS_THERE = "duplicate session"
+_BEGUN = "#{pid} #{pane_pid}"
 _CHECKPOINTS = 30.0  # seconds between looks at their age, where no program is ended for it
 _READERS = "adm"  # the system's group of those who read logs, such as the login with sudo
 
@@ -46,13 +48,13 @@ def uid_of(user: str) -> int | None:
 
 def check(config: Config, hand: Hand) -> None:
     """Raise CannotStart when something is in the way of a start."""
+    _check_places(config, hand)
+    _refuse_theirs(config)
+
+
+def _check_places(config: Config, hand: Hand) -> None:
     if os.geteuid() == 0:
         take_tmux_folder(config)
-    if _session_owner(config) == "theirs":
-        raise CannotStart(
-            f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
-            f"`tmux rename-session -t ={config.run} other`"
-        )
     workdir(config, hand)
     if config.venv and not hand.real_folder(f"{config.venv}/bin"):
         raise CannotStart(f"the environment {config.venv} is not there")
@@ -125,12 +127,18 @@ def _session_owner(config: Config) -> str:
     return "ours" if mark == name else "theirs"
 
 
+def _refuse_theirs(config: Config) -> None:
+    if _session_owner(config) == "theirs":
+        raise CannotStart(
+            f"user {config.user} has a tmux session {config.run!r} of their own; rename it with "
+            f"`tmux rename-session -t ={config.run} other`"
+        )
+
+
 def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> None:
     """Start an attempt; its parent process writes program.json and result.json."""
     account = account_of(config.user)
-    check(config, hand)
-    if _session_owner(config):
-        _tmux(config.user, "kill-session", "-t", f"={config.run}")
+    _check_places(config, hand)
     folder = prepare_folders(config)
     old = ("program.json", "result.json", "progress.json", "checkpoints.json")
     hand.remove(*(folder / name for name in old))
@@ -209,21 +217,24 @@ def _new_session(config: Config, command: list[str], launch: Path) -> None:
     before = processes.with_argument(str(launch), uid_of(config.user))
     while True:
         done = _tmux(
-            config.user, "new-session", "-d", "-s", config.run, *size, *command, str(launch),
-            ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
+            config.user, "new-session", "-d", "-P", "-F", _BEGUN, "-s", config.run, *size,
+            *command, str(launch), ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
         )  # fmt: skip
         if not done.code:
             break
         said = one_line(done.err.decode("utf-8", "replace"))
-        ended = any(text in said for text in _SERVER_ENDED) and time.monotonic() < deadline
+        is_soon = time.monotonic() < deadline
+        if _IS_THERE in said and is_soon:
+            # Asked only now, because the session before nearly always ended with its program.
+            _refuse_theirs(config)
+            _tmux(config.user, "kill-session", "-t", f"={config.run}")
+            continue
+        ended = any(text in said for text in _SERVER_ENDED) and is_soon
         # A server that was killed may have begun the program, which must not run twice.
         if not ended or processes.with_argument(str(launch), uid_of(config.user)) - before:
             raise CannotStart(f"tmux: {said}")
         time.sleep(0.05)
-    shown = _tmux(
-        config.user, "display-message", "-p", "-t", f"={config.run}:", "#{pid} #{pane_pid}"
-    )
-    for pid in pids_in(shown.out):
+    for pid in pids_in(done.out):
         _take_into_our_group(pid, uid_of(config.user))
 
 

@@ -24,14 +24,11 @@ from . import processes
 from .bucket_requests import CannotLook
 from .environment import AUTHORITIES
 from .fence_object import FenceObject, shown
+from .guard import NotNamed
 
 _START_SECONDS = 8.0  # the agent waits longer for a first sign of life
 _HELD_SECONDS = 30.0
 _PAUSE = 0.5
-
-
-class NotNamed(Exception):
-    """The fence does not name the attempt, which has to begin once more."""
 
 
 def now() -> float:

@@ -22,6 +22,10 @@ _ENTRIES = 5000
 STEPS = 16
 
 
+class NotNamed(Exception):
+    """The fence does not name the attempt, which has to begin once more."""
+
+
 class Changes(NamedTuple):
     """What a look at a checkpoint folder found."""
 

@@ -9,5 +9,5 @@ FILES = Path(__file__).resolve().parents[2]
 
 
 def command(*words: str) -> list[str]:
-    """Return how to start a command of `cli.py`, or the hand."""
-    return [sys.executable, "-I", str(FILES / "tpu_fleet_run.py"), *words]
+    """Return how to start a helper; the standard library is enough for it."""
+    return [sys.executable, "-I", "-S", str(FILES / "tpu_fleet_run.py"), *words]

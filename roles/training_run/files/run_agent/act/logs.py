@@ -6,7 +6,6 @@ what cannot be written is dropped, counted, and reported through a file in memor
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
@@ -95,14 +94,11 @@ class Health:
 
 def main(words: list[str]) -> int:
     """Write standard input to a log."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--file", type=Path, required=True)
-    parser.add_argument("--health", type=Path, required=True)
-    parser.add_argument("--bytes", type=int, required=True)
-    parser.add_argument("--keep", type=int, required=True)
-    options = parser.parse_args(words)
-    target = LogFile(options.file, options.bytes, options.keep)
-    pump(sys.stdin.fileno(), target, Health(options.health, options.file))
+    # Without argparse, whose import takes a quarter of this process's time to start.
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    path = Path(given["--file"])
+    target = LogFile(path, int(given["--bytes"]), int(given["--keep"]))
+    pump(sys.stdin.fileno(), target, Health(Path(given["--health"]), path))
     return 0
 
 

@@ -17,11 +17,13 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import processes, store, user_files
-from .bucket_guard import BucketGuard, NotNamed
-from .guard import Guard
+from .guard import Guard, NotNamed
+
+if TYPE_CHECKING:
+    from .bucket_guard import BucketGuard
 
 _SET_CHILD_SUBREAPER = 36
 _CLEAN_UP_SECONDS = 2.0
@@ -45,8 +47,7 @@ def main(words: list[str]) -> int:
     _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
     terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
     result: dict[str, Any] = {"attempt": order["attempt"]}
-    told = order.get("fence") or {}
-    guard = BucketGuard(order, _say) if "object" in told else Guard(order)
+    guard = _guard_of(order)
     begun = time.monotonic()
     checkpoints = order["env"].get("TPU_FLEET_CHECKPOINT_DIR", "")
     if checkpoints.startswith("/"):
@@ -107,6 +108,15 @@ def main(words: list[str]) -> int:
         _wait_for_the_log(Path(order["log"]), folder / "log.json", last)
     store.write(folder / "result.json", result)
     return 0
+
+
+def _guard_of(order: dict[str, Any]) -> Guard | BucketGuard:
+    if "object" not in (order.get("fence") or {}):
+        return Guard(order)
+    # HTTP and TLS take half of this process's time to start, and few runs need them.
+    from .bucket_guard import BucketGuard
+
+    return BucketGuard(order, _say)
 
 
 class Terminal:

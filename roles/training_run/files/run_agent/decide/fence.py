@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .checkpoints import FENCE, bucket_and_folder
-from .gang_state import MOST_ATTEMPTS
-from .values import is_whole, one_line
+from .values import MOST_ATTEMPTS, is_whole, one_line
 
 LOOKS_UNTIL_SURE = 6
 """Looks of a live owner while an heir waits: what an NFS client has in its cache may be old."""

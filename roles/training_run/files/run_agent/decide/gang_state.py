@@ -11,7 +11,6 @@ from .run_states import FAILED, RUNNING, SUCCEEDED
 from .values import fields_of
 
 GATHERING, STOPPING = "gathering", "stopping"
-MOST_ATTEMPTS = 10**9
 PHASES = (GATHERING, RUNNING, STOPPING, SUCCEEDED, FAILED)
 TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
 HUNG, FENCED, ADRIFT = "hung", "fenced", "lost its terminal"

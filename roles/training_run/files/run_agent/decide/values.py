@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+MOST_ATTEMPTS = 10**9
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from ..decide.gang_state import MOST_ATTEMPTS, PHASES, Report
+from ..decide.gang_state import PHASES, Report
 from ..decide.member import Order
-from ..decide.values import is_whole
+from ..decide.values import MOST_ATTEMPTS, is_whole
 
 T = TypeVar("T", Report, Order)
 Check = Callable[[Any], bool]

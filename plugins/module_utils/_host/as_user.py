@@ -429,6 +429,7 @@ def run(
     own_session: bool = True,
     uid: Optional[int] = None,
     still: float = STILL,
+    unwanted: Optional[threading.Event] = None,
 ) -> Done:
     """Run a program without a terminal and with only this environment; return its output.
 
@@ -437,7 +438,7 @@ def run(
     group. Without `own_session` it stays in the caller's group, and ends with that.
 
     `uid` is the user whose rights it has, if that is not root: raise TimeLimitError if it does
-    nothing for `still` seconds.
+    nothing for `still` seconds. Once `unwanted` is set, by another thread, raise UserError.
     """
     # The program inherits the mask of this thread, which may have blocked them.
     mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
@@ -457,7 +458,8 @@ def run(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         pulse = Pulse(process.pid, uid, still) if uid else None
-        out, err = _read_both(process, time.monotonic() + seconds, most_bytes, pulse)
+        deadline = time.monotonic() + seconds
+        out, err = _read_both(process, deadline, most_bytes, pulse, unwanted)
     finally:
         # Until the child is waited for, its process id is not reused.
         with contextlib.suppress(OSError):
@@ -480,15 +482,20 @@ def run_as(
     *,
     seconds: float = SECONDS,
     most_bytes: int = MOST_BYTES,
+    unwanted: Optional[threading.Event] = None,
 ) -> Done:
     """Run a program as a user; see run() and command_as()."""
     account = pwd.getpwnam(user) if isinstance(user, str) else user
     words = command_as(account, command, environment)
-    return run(words, seconds=seconds, most_bytes=most_bytes, uid=account.pw_uid)
+    return run(words, seconds=seconds, most_bytes=most_bytes, uid=account.pw_uid, unwanted=unwanted)
 
 
 def _read_both(
-    process: "subprocess.Popen[bytes]", deadline: float, most: int, pulse: Optional[Pulse]
+    process: "subprocess.Popen[bytes]",
+    deadline: float,
+    most: int,
+    pulse: Optional[Pulse],
+    unwanted: Optional[threading.Event],
 ) -> Tuple[bytes, bytes]:
     """Return output and errors when the program ends, even if a child keeps the pipes open."""
     # WNOWAIT keeps the process id from being reused.
@@ -505,6 +512,8 @@ def _read_both(
     while parts or not ended:
         if time.monotonic() > deadline:
             raise TimeLimitError("it took longer than its time limit")
+        if unwanted is not None and unwanted.is_set():
+            raise UserError("it was ended, because its result is no longer wanted")
         if pulse is not None:
             pulse.check()
         ready = poll.poll(0 if ended else 200 if parts else 5)

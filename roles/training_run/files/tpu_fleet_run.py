@@ -28,9 +28,13 @@ def main() -> int:
     if command in _HELPERS:
         helper: int = import_module(f"run_agent.act.{_HELPERS[command]}").main(words)
         return helper
+    from run_agent.act import installed
+
+    # Before the rest is read: what is replaced while it is read is another program.
+    program = installed.stamp() if command == "agent" else ()
     from run_agent import cli
 
-    return cli.main(sys.argv[1:])
+    return cli.main(sys.argv[1:], program)
 
 
 if __name__ == "__main__":

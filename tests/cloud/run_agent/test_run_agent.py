@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_agent.act import processes
 
 harness = sys.modules["run_agent_harness"]
 Make = Callable[..., list[Any]]
@@ -152,6 +154,59 @@ def test_a_reload_ends_no_agent_from_when_systemd_may_send_it(
                 while systemd.recv(4096):
                     pass
     worker.wait_running(attempt=1)
+
+
+def installed_in(folder: Path) -> Path:
+    """Install the agent, as one that leaves a letter whenever it is read; return its script."""
+    shutil.copytree(harness.SCRIPT.parent, folder)
+    script = folder / harness.SCRIPT.name
+    leave = f"import sys\n\nopen({str(folder / 'read')!r}, 'a').write('x')\n"
+    script.write_text(script.read_text().replace("import sys\n", leave, 1))
+    return script
+
+
+def belongings(worker: Any) -> tuple[int, int, set[int]]:
+    """Return how many threads and open files an agent has, and which processes below it."""
+    place = Path(f"/proc/{worker.process.pid}")
+    threads, files = (len(list((place / name).iterdir())) for name in ("task", "fd"))
+    return threads, files, processes.descendants(worker.process.pid)
+
+
+def test_an_agent_of_the_same_files_takes_over_in_its_process_and_leaves_nothing(
+    gang: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = installed_in(tmp_path / "opt")
+    monkeypatch.setattr(harness, "SCRIPT", script)
+    workers = gang(FOR_EVER)
+    start(workers)
+    pids = [worker.wait_running(attempt=1) for worker in workers]
+    for worker in workers:
+        harness.wait_until(worker.log, "the writer of the log")
+    read = (tmp_path / "opt" / "read").read_text()
+
+    def reload(count: int) -> None:
+        for worker in workers:
+            worker.send(signal.SIGHUP)
+        for worker in workers:
+            harness.wait_until(
+                lambda one=worker: len(one.events("agent-started")) == count, "another agent"
+            )
+            worker.wait(state="running", attempt=1)
+
+    reload(2)
+    before = [belongings(worker) for worker in workers]
+    for number in range(50):
+        reload(number + 3)
+    harness.wait_until(
+        lambda: [belongings(worker) for worker in workers] == before, "the end of what was begun"
+    )
+    assert (tmp_path / "opt" / "read").read_text() == read
+    # Others files, as a new version has them: then all of it is read again.
+    with script.with_name("run_agent").joinpath("agent.py").open("a") as file:
+        file.write("\n# Another version.\n")
+    reload(53)
+    assert len((tmp_path / "opt" / "read").read_text()) == len(read) + 2 + 2
+    assert [worker.wait_running(attempt=1) for worker in workers] == pids
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' HUP; "])

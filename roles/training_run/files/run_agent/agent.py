@@ -47,14 +47,17 @@ _SOON_TIMES = 4.0
 
 
 class Agent:
-    """Runs until SIGTERM; SIGHUP makes it begin again with new code or a new definition."""
+    """Runs until SIGTERM; after SIGHUP another takes over, with the definition as it is then."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before: Agent | None = None) -> None:
+        """Read a definition; `before` is the agent that ends in this process."""
+        self.path = path
         self.config: Config = load(path)
         self.leaving = False
         self.reloading = False
         self.trying_again = False
         self._hear_signals()
+        self._take_from(before)
         self.boot_id = processes.boot_id()
         self.order: member.Order | None = None
         self.answered = time.monotonic()
@@ -69,7 +72,6 @@ class Agent:
         self.queue: dict[str, Any] | None = None
         self.adrift = False
         self.clock_ahead: float | None = None
-        self.hand = Hand(self.config.user)
         self.glance = Glance()
         self.out_of_reach = ""
         paths = self.config.paths
@@ -92,7 +94,61 @@ class Agent:
         self.archive = Archive(self.config, self.hand)
         self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
         self.hang = HangNote(self.config, self.hand)
-        self.watch = metadata.Watch(self.config.metadata, self.config.timing.metadata)
+
+    def _take_from(self, before: Agent | None) -> None:
+        """Take over what takes time to make, and the signals that came too late for the other."""
+        about = (self.config.metadata, self.config.timing.metadata)
+        if before is None:
+            self.hand = Hand(self.config.user)
+            self.watch = metadata.Watch(*about)
+            return
+        for number in before.unheeded():
+            self._note_signal(number)
+        before.close_pipe()
+        fits = before.hand.fits(self.config.user)
+        self.hand = before.hand if fits else Hand(self.config.user)
+        self.watch = before.watch if before.watch.about == about else metadata.Watch(*about)
+        if not fits:
+            before.hand.close()
+        if self.watch is not before.watch:
+            before.watch.close()
+
+    def successor(self) -> Agent:
+        """End, and return the agent that takes over in this process."""
+        self._end()
+        return Agent(self.path, self)
+
+    def close(self) -> None:
+        """End all that works beside the loop: no thread, process or connection stays."""
+        self._end()
+        self.hand.close()
+        self.watch.close()
+        signal.set_wakeup_fd(-1)
+        self.close_pipe()
+
+    def _end(self) -> None:
+        """End what no other agent can take over; from here on a signal is for that one."""
+        self.reloading = False
+        if self.server is not None:
+            self.server.close()
+        self.client.close()
+        self.readiness.close()
+        self.bucket.close()
+        self.archive.close()
+
+    def close_pipe(self) -> None:
+        """Give up the pipe that wakes it, once signals no longer go there."""
+        os.close(self._woken)
+        os.close(self._waker)
+
+    def unheeded(self) -> list[int]:
+        """Return the signals that came after the last look at them."""
+        heard = {
+            signal.SIGTERM: self.leaving,
+            signal.SIGHUP: self.reloading,
+            signal.SIGUSR1: self.trying_again,
+        }
+        return [number for number, is_due in heard.items() if is_due]
 
     def run(self) -> bool:
         """Look after the run; return whether a new agent shall take over."""
@@ -144,25 +200,22 @@ class Agent:
 
     def _hear_signals(self) -> None:
         """Take signals from here on: systemd reloads nothing that has not said that it is ready."""
-        self._woken, waker = os.pipe()
-        os.set_blocking(waker, False)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._leave)
-        signal.signal(signal.SIGINT, self._leave)
-        signal.signal(signal.SIGHUP, self._reload)
-        signal.signal(signal.SIGUSR1, self._try_again)
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        for number in HEARD:
+            signal.signal(number, self._note_signal)
         # Signals that came while this agent took over from the one before are handled now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         systemd.tell("begins", ready=True)
 
-    def _leave(self, _number: int, _frame: FrameType | None) -> None:
-        self.leaving = True
-
-    def _reload(self, _number: int, _frame: FrameType | None) -> None:
-        self.reloading = True
-
-    def _try_again(self, _number: int, _frame: FrameType | None) -> None:
-        self.trying_again = True
+    def _note_signal(self, number: int, _frame: FrameType | None = None) -> None:
+        if number == signal.SIGHUP:
+            self.reloading = True
+        elif number == signal.SIGUSR1:
+            self.trying_again = True
+        else:
+            self.leaving = True
 
     def _meet_the_gang(self) -> None:
         """Know the others by the gang's key."""

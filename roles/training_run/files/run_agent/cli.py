@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from .act import processes, store
+from .act import installed, processes, store
 from .act.definitions import load
 from .agent import HEARD, Agent
 from .decide.config import Config
@@ -18,8 +18,8 @@ from .decide.config import Config
 _DEFINITIONS = Path("/etc/tpu-fleet/runs")
 
 
-def main(argv: list[str]) -> int:
-    """Run one command."""
+def main(argv: list[str], program: installed.Stamp = ()) -> int:
+    """Run one command; `program` is what the files of the agent were when they were read."""
     parser = argparse.ArgumentParser(prog="tpu-fleet-run", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     agent = commands.add_parser("agent", help="look after a run (systemd starts this)")
@@ -35,12 +35,28 @@ def main(argv: list[str]) -> int:
         command.add_argument("--wait", type=float, default=30.0)
     options = parser.parse_args(argv)
     if options.command == "agent":
-        if Agent(options.definition).run():
-            # Without its handlers a signal would end the new agent before it begins.
-            signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-            os.execv(sys.executable, [sys.executable, "-I", sys.argv[0], *argv])  # noqa: S606 - our own interpreter, no shell
-        return 0
+        return _look_after(options.definition, argv, program)
     return _for_people(options)
+
+
+def _look_after(definition: Path, argv: list[str], program: installed.Stamp) -> int:
+    agent = Agent(definition)
+    while agent.run():
+        if installed.stamp() == program:
+            agent = agent.successor()
+        else:
+            _begin_again(agent, argv)
+    return 0
+
+
+def _begin_again(agent: Agent, argv: list[str]) -> None:
+    """Replace this process by one with the new files; it has the same number."""
+    # Without its handlers a signal would end the new agent before it begins.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    agent.close()
+    for number in agent.unheeded():
+        signal.raise_signal(number)
+    os.execv(sys.executable, [sys.executable, "-I", sys.argv[0], *argv])  # noqa: S606 - our own interpreter, no shell
 
 
 def _for_people(options: argparse.Namespace) -> int:

@@ -59,6 +59,7 @@ class Archive:
         self._stamps: Any = None
         self._allowed = _ALLOWED
         self._seen = time.monotonic()
+        self._unwanted = threading.Event()
         self._born = time.monotonic()
         self.life = ""
         self.workdir = config.workdir
@@ -90,6 +91,10 @@ class Archive:
         """Have what is new written at once, as an attempt has ended."""
         for lane in self._lanes.values():
             lane.wanted, lane.due = True, 0.0
+
+    def close(self) -> None:
+        """End rounds that are on: the next agent begins where the last whole one ended."""
+        self._unwanted.set()
 
     def finish(self) -> None:
         """Have written what can be within a few seconds, because the machine may go."""
@@ -184,6 +189,7 @@ class Archive:
                 terminal.user_environment(self._config.user),
                 seconds=_LIMITS[lane.what],
                 most_bytes=_MOST,
+                unwanted=self._unwanted,
             )
             lane.answer = json_object(found.out)
         except (OSError, as_user.UserError, terminal.CannotStart) as error:

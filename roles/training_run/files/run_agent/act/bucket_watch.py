@@ -33,6 +33,7 @@ class BucketWatch:
             self.error = f"{config.checkpoint_dir} is no bucket: write gs://BUCKET/FOLDER"
         self._thread: threading.Thread | None = None
         self._answer: dict[str, Any] | None = None
+        self._unwanted = threading.Event()
         self._found: dict[str, Any] = {}
         self._begun = 0.0
         self._confirmed: float | None = None
@@ -51,6 +52,10 @@ class BucketWatch:
     def seconds(self) -> float:
         """Return after how many seconds everything written by now was looked at; 0 without one."""
         return self._pause + _SECONDS if self._place else 0.0
+
+    def close(self) -> None:
+        """End a look that is being done."""
+        self._unwanted.set()
 
     def look(self, now: float, running: bool) -> None:
         """Take in a look that has ended; begin the next one when it is due.
@@ -110,6 +115,7 @@ class BucketWatch:
                 terminal.user_environment(self._config.user),
                 seconds=_SECONDS,
                 most_bytes=_MOST,
+                unwanted=self._unwanted,
             )
             self._answer = typed(json_object(done.out) or {"error": "no answer"})
         except (OSError, as_user.UserError, terminal.CannotStart) as error:

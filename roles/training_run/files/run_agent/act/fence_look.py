@@ -26,6 +26,11 @@ class FenceLook:
         self._helper, self._about = helper, about
         self._thread: threading.Thread | None = None
         self._answer: dict[str, Any] | None = None
+        self._unwanted = threading.Event()
+
+    def close(self) -> None:
+        """End a look that is being done."""
+        self._unwanted.set()
 
     def begin(self, asked: dict[str, Any]) -> None:
         """Start to look, unless it is being done."""
@@ -51,6 +56,7 @@ class FenceLook:
                 terminal.user_environment(user),
                 seconds=_SECONDS,
                 most_bytes=65536,
+                unwanted=self._unwanted,
             )
             self._answer = _typed(json_object(done.out))
         except (OSError, as_user.UserError, terminal.CannotStart) as error:

@@ -129,6 +129,18 @@ class Hand:
         self._coming = b""
         self._number = 0
         self._not_before = 0.0
+        self._rights: tuple[int, ...] | None = None
+        self._is_closed = False
+
+    def fits(self, user: str) -> bool:
+        """Return whether its process, if it has one, has the rights that a new one would have."""
+        return user == self._user and self._rights in (None, _rights_of(user))
+
+    def close(self) -> None:
+        """End its process."""
+        with self._lock:
+            self._is_closed = True
+            self._end()
 
     def read(self, path: Path, limit: int, start: int = 0) -> bytes:
         """Return at most so many bytes; none when there is no such file."""
@@ -182,11 +194,6 @@ class Hand:
         found = self._or_none("free_bytes", str(path))
         return found if is_whole(found) else None
 
-    def close(self) -> None:
-        """Let the process go."""
-        with self._lock:
-            self._end()
-
     def _bytes(self, limit: int, what: str, *arguments: Any) -> bytes:
         found = self._or_none(what, *arguments)
         try:
@@ -207,7 +214,7 @@ class Hand:
         if account.pw_uid == os.geteuid():
             return json.loads(json.dumps(_WORK[what](*arguments)))
         with self._lock:
-            if time.monotonic() < self._not_before:
+            if self._is_closed or time.monotonic() < self._not_before:
                 raise CannotReach("the user's folders did not answer")
             try:
                 return self._exchange(account.pw_name, what, list(arguments))
@@ -243,6 +250,7 @@ class Hand:
             start_new_session=True,
         )
         self._coming = b""
+        self._rights = _rights_of(user)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 os.set_blocking(stream.fileno(), False)
@@ -287,6 +295,15 @@ class Hand:
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
+
+
+def _rights_of(user: str) -> tuple[int, ...]:
+    """Return the numbers of a user and of all groups that the user is in; none without one."""
+    account = as_user.account_of(user)
+    if account is None:
+        return ()
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return (account.pw_uid, account.pw_gid, *sorted(groups))
 
 
 def _wait(pipe: int, what: int, deadline: float) -> None:

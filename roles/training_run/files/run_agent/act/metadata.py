@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,13 +56,19 @@ class Watch:
         self.notice: Notice | None = None
         self.known = False  # whether the server ever answered
         self.preempted = False
+        self.about = (url, every)
         self._url, self._every, self._look, self._goes = url, every, look, goes
+        self._closed = threading.Event()
         if url:
             threading.Thread(target=self._run, daemon=True).start()
 
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
     def _run(self) -> None:
         pause = self._every
-        while True:
+        while not self._closed.is_set():
             try:
                 self.notice = notice(*self._look(self._url))
                 self.known = True
@@ -72,4 +77,4 @@ class Watch:
             except OSError:
                 # Not a machine of Google's, or one whose network is away: seldom, but for ever.
                 pause = min(pause * 2, 60 * self._every)
-            time.sleep(pause)
+            self._closed.wait(pause)

@@ -83,6 +83,11 @@ class Preparation:
         self.elsewhere = ""
         self.low = ""
 
+    def close(self) -> None:
+        """End a look that is being done."""
+        if self._look is not None:
+            self._look.close()
+
     def forget(self) -> None:
         """Look again before the next start."""
         self._found, self._is_sure = None, False

@@ -114,6 +114,10 @@ class Readiness:
         """Return on what the checkpoints are; empty when that is not known."""
         return self._preparation.place
 
+    def close(self) -> None:
+        """End what is being looked at."""
+        self._preparation.close()
+
     def forget(self) -> None:
         """Look at everything again before the next start."""
         self._looked = None

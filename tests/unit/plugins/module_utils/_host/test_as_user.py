@@ -9,6 +9,7 @@ import pwd
 import signal
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -226,6 +227,17 @@ def test_a_command_has_the_users_rights_and_no_environment_but_its_own(open_path
 
 def test_nobody_by_that_name() -> None:
     assert account_of("no-such-user") is None
+
+
+def test_a_program_whose_result_is_no_longer_wanted_ends() -> None:
+    unwanted = threading.Event()
+    timer = threading.Timer(0.3, unwanted.set)
+    timer.start()
+    try:
+        with pytest.raises(UserError, match="no longer wanted"):
+            run(["sleep", "600"], {"PATH": "/usr/bin:/bin"}, seconds=300, unwanted=unwanted)
+    finally:
+        timer.join()
 
 
 def test_a_program_has_a_limit_of_time_and_of_words() -> None:

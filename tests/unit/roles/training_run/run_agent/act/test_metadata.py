@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from itertools import chain, repeat
 
@@ -24,6 +25,15 @@ def test_a_machine_that_is_taken_back(
     monkeypatch.setattr(metadata, "_get", get)
     assert metadata.is_preempted("http://metadata") is taken
     assert asked == ["http://metadata/computeMetadata/v1/instance/preempted"]
+
+
+def test_a_watch_that_is_closed_asks_no_more() -> None:
+    before = set(threading.enumerate())
+    watch = metadata.Watch("http://x", 600.0, lambda _url: (None, "NONE"), lambda _url: False)
+    (thread,) = set(threading.enumerate()) - before
+    watch.close()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_the_watch_notices_it_whatever_is_announced() -> None:

@@ -16,7 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils._core.worker_words import shown
+from ..module_utils._core.plain_text import shown
 from ..module_utils._host.run_left import absent
 from ..plugin_utils._core.refused import once
 

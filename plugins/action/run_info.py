@@ -10,7 +10,8 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ..module_utils._core.worker_words import READERS, shown
+from ..module_utils._core.plain_text import shown
+from ..module_utils._core.worker_words import READERS
 from ..module_utils._host.run_states import ENDED_OR_STOPPED, FAILED, REFUSED
 from ..module_utils._host.runs import BACK
 from ..plugin_utils._core.worker_facts import read_answer

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._core.worker_words import shown
+from ..module_utils._core.plain_text import shown
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._ssh.failures import DENIED_FOR
 

@@ -115,10 +115,10 @@ class Commands(click.Group):
             if isinstance(error, click.NoSuchOption):
                 vars(error)["message"] += renamed(error)
             # Imported here, because neither --help nor TAB needs it.
-            from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words
+            from ansible_collections.tpu.fleet.plugins.module_utils._core import plain_text
 
             # It stays the error that it is; click's types have the text as final.
-            vars(error)["message"] = worker_words.visible(error.message)
+            vars(error)["message"] = plain_text.visible(error.message)
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parse workers' answers, and make text safe to show. No I/O.
+"""Parse workers' answers. No I/O.
 
 A worker may be compromised, and then chooses every byte of its answers. The functions here return
 typed and bounded values, or raise AnswerError, which names the worker, the field and the value. No
@@ -16,18 +16,15 @@ import ipaddress
 import json
 import re
 import sys
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from re import Pattern
 from typing import Any, NoReturn, TypeVar
 
 from .._schema.values import DEPLOY_KEY_NAME, ENTRY_NAME
+from .plain_text import LINES, TEXT, hides, shown, shown_lines
 
 _T = TypeVar("_T")
-TEXT = 500
-"""Maximum characters of a displayed text."""
-LINES = 60
 ANSWER = 1 << 22
 """Maximum bytes of an answer."""
 MANY = 10_000
@@ -53,13 +50,6 @@ HASH = re.compile(r"[0-9A-Za-z-]{0,128}")
 LOSS_TROUBLE = re.compile(r"-?[a-z]{1,20}")
 """What can be wrong with a loss: nan, inf, -inf, exploded."""
 
-# ESC and its parameters, as for colours and for the cursor.
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
-# Control characters, invisible ones (including those that change the direction of writing),
-# surrogates, and line separators.
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_GAP = "\ufffd"
 _REQUIRED: Any = object()
 
 
@@ -73,68 +63,6 @@ class AnswerError(ValueError):
         self.says = f"its answer is not accepted: {where}is {shown(said, 120)!r}, not {wanted}"
         self.remedy = "Check the worker; if no intruder controls it, configure it again."
         super().__init__(f"{shown(worker, 120)}: {self.says}. {self.remedy}")
-
-
-def shown(text: Any, most: int = TEXT) -> str:
-    """Return one line of plain text, without control characters, of limited length."""
-    return _line(text, most).strip()
-
-
-def _line(text: Any, most: int) -> str:
-    whole = text if isinstance(text, str) else str(text)
-    line = _SEQUENCE.sub("", whole[: 4 * most])
-    line = "".join(" " if char in "\t\n\r" else _visible(char) for char in line)
-    return f"{line[: most - 1]}…" if len(whole) > 4 * most or len(line) > most else line
-
-
-def shown_lines(text: Any, most: int = LINES, width: int = TEXT) -> list[str]:
-    """Return the last lines of a text, each as `shown` does it; empty ones are left out.
-
-    What a carriage return overwrites is not shown, as on a terminal.
-    """
-    whole = text if isinstance(text, str) else str(text)
-    return [line for line in shown_text(whole.rstrip("\n"), most, width).split("\n") if line]
-
-
-def shown_text(text: Any, most: int = LINES, width: int = TEXT) -> str:
-    """Return the last lines of a text, with indents and empty lines."""
-    whole = text if isinstance(text, str) else str(text)
-    lines = whole[-most * width * 4 :].split("\n")[-most:]
-    return "\n".join(_line(line.rstrip("\r").rpartition("\r")[2], width).rstrip() for line in lines)
-
-
-def on_terminal(text: str) -> str:
-    """Return a text for a terminal; it keeps its lines, tabs and colours."""
-    parts = []
-    at = 0
-    for colour in _COLOUR.finditer(text):
-        parts += [_no_controls(text[at : colour.start()]), colour.group()]
-        at = colour.end()
-    return "".join([*parts, _no_controls(text[at:])])
-
-
-def visible(text: str) -> str:
-    """Return a text with its lines and tabs; what else hides or steers a terminal is shown."""
-    if text.isprintable():
-        return text
-    return "".join(char if char in "\t\n" else _visible(char) for char in text)
-
-
-def unfinished(text: str) -> int:
-    """Return how many characters at the end of a text may be the beginning of a colour."""
-    begins = text.rfind("\x1b", max(0, len(text) - 34))
-    rest = text[begins:] if begins >= 0 else ""
-    return len(rest) if re.fullmatch(r"\x1b(\[[0-9;:]*)?", rest) else 0
-
-
-def _no_controls(text: str) -> str:
-    return "".join(char if char in "\t\n\r" else _visible(char) for char in text)
-
-
-def _visible(char: str) -> str:
-    if " " <= char <= "~":
-        return char
-    return _GAP if unicodedata.category(char) in _HIDDEN else char
 
 
 def _as_text(value: Any) -> str:
@@ -851,8 +779,7 @@ def inside(path: str) -> bool:
 
 
 def _is_plain(path: str) -> bool:
-    hidden = any(unicodedata.category(char) in _HIDDEN for char in path if char > "~" or char < " ")
-    return not hidden and 0 < len(path) < 4096
+    return not hides(path) and 0 < len(path) < 4096
 
 
 # Keys for git

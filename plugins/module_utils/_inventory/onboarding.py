@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._core.worker_words import shown
+from .._core.plain_text import shown
 from .connections import KEX_OPTION
 
 # Where the files are on the person's own computer.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...module_utils._apply_agent.wish import SHARED
-from ...module_utils._core.worker_words import shown
+from ...module_utils._core.plain_text import shown
 from .._ssh.failures import DENIED_FOR, ELSEWHERE, Kind
 from .._ssh.fan_out import Channel, Result, Settings, fan_out, make_room
 from .._ssh.targets import Target

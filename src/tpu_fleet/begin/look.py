@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import OWNER_LABEL
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._inventory.onboarding import fingerprint
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.git_access.address import CLONE
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import public_key

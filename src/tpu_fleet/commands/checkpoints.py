@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.in_zone import in_zone
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.bucket_places import (
     OF_ZONES,
     zones_of,

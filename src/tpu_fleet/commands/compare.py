@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
 from ..history import declared

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 
 from ..history.archived import keep as keep_archived
 from ..history.causes import WORDS

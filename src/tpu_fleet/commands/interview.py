@@ -23,7 +23,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
     DEFAULT_OWNER,
     check_owner,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
     GitHubError,
     public_keys,

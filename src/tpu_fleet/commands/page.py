@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
     Inventory,
     InventoryError,

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 
 from ..show.ended import failure_lines
 from ..show.progress import Progress

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import PENDING
 
 from ..history.record import remember

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import STUCK
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECLARED

@@ -14,13 +14,12 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     AnswerError,
     Words,
     parsed,
     services_in,
-    shown,
-    shown_text,
 )
 
 from ..show.console import wide_console

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import ENDED
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind

@@ -8,10 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    shown,
-    shown_text,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, shown_text
 
 LINES, WIDTH = 200, 2000
 """Maximum lines and characters per line: every receiver has a limit."""

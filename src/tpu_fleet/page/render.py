@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 

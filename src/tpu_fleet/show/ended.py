@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from textwrap import indent, wrap
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 
 from ..workers.ask.run_view import RunView
 from ..workers.inventory.fleet_facts import FleetView

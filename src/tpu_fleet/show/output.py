@@ -11,10 +11,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TextIO
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    on_terminal,
-    shown,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import on_terminal, shown
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 

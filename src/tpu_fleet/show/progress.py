@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown, shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, shown_text
 from rich.cells import cell_len
 
 from ..show.figures import loss_text, speed_text

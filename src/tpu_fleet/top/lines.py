@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import STUCK
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
     NOT_STARTED,

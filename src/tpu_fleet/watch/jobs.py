@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
 
 from ..workers.play import NOBODY, Event, plain, play

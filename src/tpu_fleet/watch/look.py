@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apis import apis_of
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.apply import FleetApplier
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP

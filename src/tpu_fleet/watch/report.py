@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown_text
 
 from ..notify.message import Message
 from ..notify.outbox import Way

@@ -14,10 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    shown,
-    shown_text,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, shown_text
 from ansible_collections.tpu.fleet.plugins.plugin_utils._core.progress import VARIABLE
 
 from .inventory.ansible_config import inventory_sources

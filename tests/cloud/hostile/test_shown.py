@@ -19,11 +19,8 @@ from typing import Any
 
 import fleet_past
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    Ending,
-    RunStatus,
-    visible,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Ending, RunStatus
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result

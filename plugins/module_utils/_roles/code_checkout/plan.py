@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ..._core.worker_words import shown
+from ..._core.plain_text import shown
 from ..._schema.values import ENTRY_NAME
 from ..git_access import address
 

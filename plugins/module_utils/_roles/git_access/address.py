@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ..._core.worker_words import shown
+from ..._core.plain_text import shown
 
 # A user name without a password is allowed, as in ssh://git@host.
 PASSWORD = re.compile(r"[a-z+]+://[^/@:]*:[^/@]+@|https?://[^/@]+@")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from re import Pattern
 
-from ..._core.worker_words import shown
+from ..._core.plain_text import shown
 
 
 @dataclass(frozen=True)

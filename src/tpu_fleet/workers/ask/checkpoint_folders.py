@@ -8,11 +8,11 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core import checkpoints
 from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import Checkpoint, Thing
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     AnswerError,
     Words,
     parsed,
-    shown,
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Settings
 

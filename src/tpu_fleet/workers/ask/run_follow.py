@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Disk, shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Disk
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind, LocalTrouble
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Channel,

@@ -6,7 +6,7 @@ import codecs
 import sys
 from collections.abc import Sequence
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import (
     on_terminal,
     unfinished,
 )

@@ -13,12 +13,12 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     AnswerError,
     Archived,
     Piece,
     RunStatus,
-    visible,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import NOT_STARTED
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind

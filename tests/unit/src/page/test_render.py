@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fleet_past
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import visible
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from hostile import controls, texts
 
 from tpu_fleet.history.store import Event, History, Look, Point

@@ -263,10 +263,12 @@ def _end(child: int) -> None:
         os.killpg(child, signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.kill(child, signal.SIGKILL)
-    deadline = time.monotonic() + 2
+    deadline, pause = time.monotonic() + 2, 0.0002
     with contextlib.suppress(ChildProcessError):
+        # Nearly always it ends at once.
         while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
-            time.sleep(0.005)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.005)
 
 
 def read_plain(path: str, most: int = MOST_OF_FILE) -> Optional[bytes]:
@@ -516,7 +518,7 @@ def _read_both(
             raise UserError("it was ended, because its result is no longer wanted")
         if pulse is not None:
             pulse.check()
-        ready = poll.poll(0 if ended else 200 if parts else 5)
+        ready = poll.poll(0 if ended else 200 if parts else 1)
         if not ready:
             if ended:
                 break

@@ -15,7 +15,6 @@ import os
 import select
 import sys
 import time
-import traceback
 import zlib
 from typing import Any, BinaryIO
 
@@ -105,9 +104,15 @@ def main(asked: bytes) -> int:
                 )
             return _work(line, Worker(Order.read(request), place, RunFiles()))
     except BaseException as error:  # every failure is reported, because the controller waits
-        known = isinstance(error, _KNOWN)
-        line.say("refused", why=str(error) if known else traceback.format_exc(limit=-2))
+        line.say("refused", why=str(error) if isinstance(error, _KNOWN) else _trace())
         return 1
+
+
+def _trace() -> str:
+    # Not at the top, because each sync would wait for its import.
+    import traceback
+
+    return traceback.format_exc(limit=-2)
 
 
 def _work(line: Line, worker: Worker) -> int:

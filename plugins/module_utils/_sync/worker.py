@@ -28,7 +28,7 @@ from .._host.state import as_json, load, read_text, record, write_atomically
 from .._roles.code_checkout import act
 from .._roles.code_checkout.apply import Apply
 from .._roles.code_checkout.plan import Look
-from .._roles.training_run.definition import with_version
+from .._roles.training_run.definition_text import with_version
 from .check import follows, problems, rebuilt, uses
 from .order import Order, has_any, state_hash
 

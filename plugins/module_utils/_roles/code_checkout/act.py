@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..._core.worker_words import shown
+from ..._core.plain_text import shown
 from ..._host import snapshot as _snapshot
 from ..._host.as_user import UserError, as_user, give_folder, read_plain, refuse_foreign
 from ..._host.open_paths import TooMuchError, open_paths
@@ -370,6 +370,15 @@ def switch(tree: Tree, release: str) -> None:
         new.unlink()
     new.symlink_to(release)
     new.replace(tree.dest)
+
+
+def switch_if_owners(tree: Tree, release: str, target: str) -> tuple[bool, str]:
+    """As the owner: switch, if the owner may; return whether it is done, and the content's hash."""
+    is_done = target == release
+    if not is_done and os.access(str(Path(tree.dest).parent), os.W_OK):
+        switch(tree, release)
+        is_done = True
+    return is_done, content_of(tree, release)
 
 
 def releases_of(tree: Tree, account: pwd.struct_passwd) -> list[tuple[float, str]]:

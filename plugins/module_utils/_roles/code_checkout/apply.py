@@ -178,16 +178,14 @@ class Apply:
         if account is None:
             return
         release = tree.release(version)
-        if look.target != release:
-            parent = str(Path(tree.dest).parent)
-            if as_user(account, lambda: os.access(parent, os.W_OK)):
-                as_user(account, lambda: effects.switch(tree, release))
-            else:
-                refuse_foreign(parent)
-                effects.switch(tree, release)
-        content = as_user(
-            account, lambda: effects.content_of(tree, release), seconds=effects.TREE_SECONDS
+        is_switched, content = as_user(
+            account,
+            lambda: effects.switch_if_owners(tree, release, look.target),
+            seconds=effects.TREE_SECONDS,
         )
+        if not is_switched:
+            refuse_foreign(Path(tree.dest).parent)
+            effects.switch(tree, release)
         self.contents[tree.name] = content
         record = {
             "name": tree.name,

@@ -9,7 +9,6 @@ a number that was declared as a string remains a string.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..._core.archive import place_of
 from ..._core.in_zone import with_addresses
 from ..._host.runs import RunFiles
 from ..venv_paths import venv_path
+from .definition_text import text_of
 from .gangs import gang_ports, gangs
 
 FOLDER = "/etc/tpu-fleet/runs"
@@ -167,7 +167,7 @@ def _files(
             "position": position,
         }
         path = f"{FOLDER}/{run['name']}.json"
-        files += [{"path": path, "content": _json(definition)}, _unit_file(run)]
+        files += [{"path": path, "content": text_of(definition)}, _unit_file(run)]
     return files
 
 
@@ -199,7 +199,7 @@ def _trees(runs: Sequence[Run]) -> list[str]:
 def _secret_files(run: Run, keys: Mapping[str, str]) -> list[File]:
     name = run["name"]
     files = [
-        {"path": f"{FOLDER}/{name}.env.json", "mode": "0600", "content": _json(run["env"])},
+        {"path": f"{FOLDER}/{name}.env.json", "mode": "0600", "content": text_of(run["env"])},
     ]
     if name in keys:
         content = f"{keys[name]}\n"
@@ -272,14 +272,6 @@ def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_version(definition: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """Return the text of a definition for another version of its code tree."""
-    code = dict(definition["code"])
-    if code["version"]:
-        code["version"] = record["version"]
-    return _json({**definition, "workdir": record["path"], "code": code})
-
-
 def _of_place(
     run: Run, variables: Mapping[str, Any], slices: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
@@ -311,7 +303,3 @@ def _of_host(variables: Mapping[str, Any]) -> dict[str, Any]:
         },
         "metadata": variables["training_run_metadata_url"] or "",
     }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"

@@ -149,7 +149,7 @@ class Worker:
     def prepare(self, contents: Mapping[str, bytes]) -> None:
         """Install the version in its folder, where nothing uses it yet."""
         self.archive = snapshot.pack_of(
-            lambda entry: contents[entry.identity], self.order.entries, self.order.digest, level=1
+            lambda entry: contents[entry.identity], self.order.entries, self.order.digest
         )
         if self.look.there:
             return

@@ -201,11 +201,11 @@ def test_an_agent_of_the_same_files_takes_over_in_its_process_and_leaves_nothing
         lambda: [belongings(worker) for worker in workers] == before, "the end of what was begun"
     )
     assert (tmp_path / "opt" / "read").read_text() == read
-    # Others files, as a new version has them: then all of it is read again.
+    # With other files, as a new version has them, all of it is read again.
     with script.with_name("run_agent").joinpath("agent.py").open("a") as file:
         file.write("\n# Another version.\n")
     reload(53)
-    assert len((tmp_path / "opt" / "read").read_text()) == len(read) + 2 + 2
+    assert len((tmp_path / "opt" / "read").read_text()) == len(read) + 2
     assert [worker.wait_running(attempt=1) for worker in workers] == pids
 
 

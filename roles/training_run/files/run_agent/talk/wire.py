@@ -33,6 +33,7 @@ _TIMEOUT = 5.0
 _IDLE = 30.0
 _CONNECTIONS = 4  # of one address; a worker needs one
 _WAITING = 1024
+_STEPS_OF_ACCEPTING = 5  # of the loop; there are three
 _ACCEPTED = 64  # at once, before connected workers are read again
 _HELLO = struct.Struct("!4s16s")
 # What follows: magic, worker, number, the key's name, the worker's own number, signature, length.
@@ -107,6 +108,11 @@ class Server:
         server = await asyncio.start_server(self._meet, sock=self._socket, backlog=_ACCEPTED)
         self._socket.listen(_WAITING)  # asyncio's backlog is also how many it accepts at once
         await asyncio.wrap_future(self._closed)
+        # A connection that is just accepted gets as far as its task, with which it ends: when the
+        # server is closed before, asyncio forgets it open.
+        loop.remove_reader(self._socket)
+        for _ in range(_STEPS_OF_ACCEPTING):
+            await asyncio.sleep(0)
         server.close()
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

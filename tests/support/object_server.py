@@ -185,6 +185,8 @@ def _handler(objects: Objects) -> type[BaseHTTPRequestHandler]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # Many clients come at once; one that finds no room waits for seconds.
+    request_queue_size = 64
 
     def handle_error(self, *_words: Any) -> None:
         """Say nothing: clients that go away are part of the tests."""

@@ -58,15 +58,17 @@ class _Server:
         self.name = parts.hostname or address
         is_secret = parts.scheme == "https"  # by the system's certificates
         kind = http.client.HTTPSConnection if is_secret else http.client.HTTPConnection
-        self._connection = kind(parts.netloc, timeout=_SILENCE)
         self._deadline = deadline
+        self._connection = kind(parts.netloc, timeout=self._patience())
 
     def ask(
         self, path: str, headers: dict[str, str], method: str = "GET", data: Data = None
     ) -> Answer:
         """Return the answer; raise CannotLook. Data in pieces needs its length in the headers."""
         try:
+            self._wait_no_longer()
             self._connection.request(method, path, body=data, headers=headers)
+            self._wait_no_longer()
             answer = self._connection.getresponse()
             body = b"".join(self._parts(answer))
             # Before Python 3.12 an answer that was read in parts does not end by itself, and its
@@ -78,6 +80,15 @@ class _Server:
         except (http.client.HTTPException, OSError, ValueError) as error:
             self._connection.close()
             raise CannotLook(f"{self.name} does not answer: {error or 'nothing'}") from error
+
+    def _patience(self) -> float:
+        """Return for how long a silent server is waited for."""
+        return min(_SILENCE, max(0.01, self._deadline - time.monotonic()))
+
+    def _wait_no_longer(self) -> None:
+        self._connection.timeout = self._patience()
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(self._patience())
 
     def _parts(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
         size = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,18 @@ def test_a_lost_answer_is_no_refusal(lab: Objects) -> None:
     found = bucket.read(NAME)
     assert found is not None
     assert found[0] == b"1"
+
+
+def test_a_silent_server_is_waited_for_no_longer_than_all_requests_may_take(lab: Objects) -> None:
+    bucket = Bucket(lab.url, "", "lab", seconds=1.0)
+    assert bucket.read(NAME) is None  # the connection is there
+    lab.delay = 8.0
+    begun = time.monotonic()
+    with pytest.raises(CannotLook, match="does not answer"):
+        bucket.read(NAME)
+    with pytest.raises(CannotLook):
+        Bucket(lab.url, "", "lab", seconds=0.5).read(NAME)
+    assert time.monotonic() - begun < 6
 
 
 def test_what_a_bucket_refuses_has_a_remedy(lab: Objects) -> None:

@@ -77,10 +77,10 @@ class Preparation:
         self._again = timing.fence_in_bucket if self._object else 2 * timing.fence
         self._patience = fence.Patience(terminal.fence_seconds(config))
         self._is_sure = False
-        self._named = ""
         self.floor = 0
         self.run_id = ""
         self.elsewhere = ""
+        self.named = ""
         self.low = ""
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Preparation:
 
     def _claimed(self, gang: Gang) -> bool:
         # Of several heirs the last one goes on: who was there already does not come again.
-        return gang.claimed or self._named == gang.owner
+        return gang.claimed or self.named == gang.owner
 
     def _judge(self, gang: Gang) -> str:
         mark = fence.Mark.from_json((self._found or {}).get("mark") or {})
@@ -144,7 +144,9 @@ class Preparation:
             return self._look_again() if self._object else ""
         self.floor, self.run_id = fence.floor(mark), mark.run_id
         if mark.owner == gang.owner:
-            self._named = gang.owner
+            self.named = gang.owner
+        else:
+            self._is_sure = False  # whatever was waited for, another has come since
         if fence.judge(mark, gang.owner, self._claimed(gang)) == fence.ELSEWHERE:
             self.elsewhere = (
                 f"{fence.shuts_out(mark, gang.owner, 0)}; to go on here all the same, end "

@@ -161,6 +161,7 @@ class Readiness:
             "floor": ready.floor,
             "run_id": ready.run_id,
             "elsewhere": ready.elsewhere,
+            "named": ready.named,
             "queue": self._queue,
             "no_turn": self._no_turn(),
         }

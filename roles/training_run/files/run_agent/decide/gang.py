@@ -202,6 +202,9 @@ def _pause(times: int, policy: Policy) -> float:
 
 
 def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -> Gang:
+    # Kept over a reboot: of several heirs the last one goes on, and none comes a second time.
+    if any(report.named == gang.owner for report, _age in reports.values()):
+        gang = replace(gang, claimed=True)
     for report, _age in reports.values():
         if report.elsewhere:
             return replace(gang, phase=FAILED, reason=report.elsewhere, tail=[])

@@ -51,6 +51,7 @@ class Report:
     floor: int = 0  # the last attempt that the checkpoint folder knows of
     run_id: str = ""  # and the run's name in it
     elsewhere: str = ""  # the owner that goes on with the run instead
+    named: str = ""  # the gang that the fence was seen to name
     checkpoint: str = ""  # why the programs should save what they have
     queue: dict[str, Any] | None = None  # the run that has the TPU before us
     no_turn: bool = False  # the TPU is not ours yet

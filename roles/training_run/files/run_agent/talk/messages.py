@@ -98,6 +98,7 @@ REPORT: dict[str, Check] = {
     "floor": _ATTEMPT,
     "run_id": _text(200),
     "elsewhere": _text(_TEXT),
+    "named": _text(100),
     "checkpoint": _text(_LINE),
     "queue": _maybe(_queue),
     "no_turn": _flag,

@@ -88,6 +88,21 @@ def test_a_gang_that_comes_back_finds_its_run_elsewhere() -> None:
     assert ready.elsewhere.startswith(wanted)
 
 
+def test_what_was_waited_for_counts_no_more_when_another_has_come() -> None:
+    reserved = {**MINE, "reserved": True}
+    look = Look(reserved, reserved, {**MINE, "owner": "other"}, reserved)
+    ready = ready_with(look)
+    ready.obstacle(gang_of())
+    time.sleep(0.25)
+    assert "does not name the next attempt yet" in ready.obstacle(gang_of())
+    assert ready.named == "me"
+    assert ready.obstacle(gang_of()) == ready.elsewhere != ""
+    time.sleep(0.15)
+    ready.obstacle(gang_of())
+    # A person took it back: the other one has time to end once more.
+    assert [asked["claim"]["is_sure"] for asked in look.asked] == [False, False, True, False]
+
+
 def test_an_attempt_that_has_just_begun_is_not_shut_out_by_a_claim_of_the_next() -> None:
     look = Look(MINE)
     assert ready_with(look).obstacle(gang_of(RUNNING, attempt=8, claimed=True)) == ""

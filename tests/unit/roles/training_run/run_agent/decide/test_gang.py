@@ -364,6 +364,15 @@ def test_a_slice_that_is_made_anew_continues_the_numbers_and_the_name() -> None:
     assert (state.attempt, state.run_id) == (8, "id")  # it has a name of its own by then
 
 
+def test_a_gang_that_the_fence_has_named_is_no_heir_any_more() -> None:
+    """Also if its agent restarts before the attempt begins: another may have come since."""
+    state = replace(AT_WORK, phase=GATHERING, owner="me", claimed=False)
+    waits = report(0, program="none", blocked="attempt 7 may still run elsewhere")
+    assert not after(state, waits).claimed
+    assert not after(state, replace(waits, named="other")).claimed
+    assert after(state, replace(waits, named="me")).claimed
+
+
 def test_a_run_that_goes_on_elsewhere_has_failed_here() -> None:
     state = replace(AT_WORK, phase=GATHERING)
     state = after(state, report(0, program="none", elsewhere="fenced by attempt 9 on b"))

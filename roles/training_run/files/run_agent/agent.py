@@ -426,8 +426,8 @@ class Agent:
             self.order = order
             # From the time of the request: the leader counts from its arrival, which was later.
             self.answered = sent
-            with contextlib.suppress(OSError):  # then the fence is read instead
-                terminal.heard_file(self.config).touch()
+            if order.guards:
+                terminal.note_heard(self.config)
             if order.saved_at is not None and order.definition == self.config.definition:
                 self.memory = replace(self.memory, saved_at=order.saved_at)
 

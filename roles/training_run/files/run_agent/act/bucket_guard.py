@@ -1,12 +1,14 @@
 """The fence in a bucket, as the program's parent sees it, which ends the program that is shut out.
 
 It reads the object when an attempt begins, and then every few seconds; beside another worker than
-worker 0 only while that one does not answer, as worker 0 has all ended. A bucket that does not
-answer ends nothing: the attempt had the fence, and an heir waits.
+worker 0 only while that one does not answer that it reads it, as worker 0 has all ended. A bucket
+that does not answer ends nothing: the attempt had the fence, and an heir waits.
 
 A machine that was frozen comes back in the middle of a write. So whenever this process finds that
 it stood still for so long that an heir may have begun, the program is stopped until the fence was
-read: for half a minute at most, as a bucket may be away as well.
+read: for half a minute at most, as a bucket may be away as well. An heir may have come right after
+the fence was asked for the last time, so all is counted from then, by the clock that also counts
+what a machine sleeps.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from . import processes
 from .bucket_requests import CannotLook
 from .environment import AUTHORITIES
 from .fence_object import FenceObject, shown
-from .guard import NotNamed
+from .guard import LATE_SECONDS, NotNamed
 
 _START_SECONDS = 8.0  # the agent waits longer for a first sign of life
 _HELD_SECONDS = 30.0
 _PAUSE = 0.5
+_STILL = 0.75  # of what an heir waits: the rest is for the request that comes then
+_SILENCE = 0.4  # of the time between two looks: worker 0 answers every second
 
 
 def now() -> float:
@@ -51,18 +55,23 @@ class BucketGuard:
         self._every, self._sure = float(order["look_every"]), float(told["sure"])
         self._say = say
         self._error = ""
+        self._asked = now()
 
     def claim(self) -> str:
         """Say by whom the attempt is shut out; raise NotNamed if it may not begin yet."""
-        deadline = now() + _START_SECONDS
+        begun = now()
+        deadline = begun + _START_SECONDS
         while True:
             try:
+                self._asked = now()
                 found = self._fence.read_once()
                 break
             except CannotLook as error:
                 if now() > deadline:
                     raise NotNamed(f"the fence {self._shown} cannot be read: {error}") from None
                 time.sleep(_PAUSE)
+        if now() - begun > LATE_SECONDS:
+            raise NotNamed(f"the fence {self._shown} was read too late")
         out = self._judged(found)
         if not out and (found is None or found.attempt < self._mark.attempt):
             raise NotNamed(f"the fence {self._shown} does not name this attempt")
@@ -78,15 +87,28 @@ class BucketGuard:
     def _run(self, child: int) -> None:
         begun = processes.start_time(child)
         while not self.shut_out:
-            slept_since = now()
-            time.sleep(self._every)
-            stood_still = now() - slept_since > self._sure
-            if stood_still or not self._hears_worker_0():
-                self._look(child, stood_still)
+            self._wait()
+            self._look(child, self._stood_still(self._known()))
         # No grace: what it would save now is what it must not.
         while begun is not None and processes.start_time(child) == begun:
             self._send(child, signal.SIGKILL)
             time.sleep(0.05)
+
+    def _wait(self) -> None:
+        """Wait until the fence is to be read, in parts: a sleep may not count a machine's own."""
+        while True:
+            time.sleep(min(_PAUSE, self._every))
+            due = max(self._asked + self._every, self._heard_at() + _SILENCE * self._every)
+            if now() >= due:
+                return
+
+    def _known(self) -> float:
+        """Return since when an heir may have come; worker 0 has asked a while before it answers."""
+        return max(self._asked, self._heard_at() - self._every)
+
+    def _stood_still(self, since: float) -> bool:
+        """Return whether an heir that came at that time may begin before the fence is read."""
+        return now() - since > _STILL * self._sure
 
     def _look(self, child: int, stood_still: bool) -> None:
         """Read the fence; the program is stopped meanwhile, if an heir may have begun."""
@@ -94,10 +116,10 @@ class BucketGuard:
         while True:
             if stood_still:
                 self._send(child, signal.SIGSTOP)
-            begun = now()
+            self._asked = now()
             self._read()
             # What was read before this process stood still is no answer.
-            late = now() - begun > self._sure
+            late = self._stood_still(self._asked)
             stood_still = stood_still or late
             if self.shut_out or not (late or (stood_still and self._error and now() < until)):
                 break
@@ -117,14 +139,15 @@ class BucketGuard:
     def _judged(self, found: fence.Mark | None) -> str:
         return fence.shuts_out(found, self._mark.owner, self._mark.attempt)
 
-    def _hears_worker_0(self) -> bool:
-        """Return whether worker 0 has answered the agent since the last look was due."""
+    def _heard_at(self) -> float:
+        """Return when worker 0 last answered the agent that it reads the fence; 0 if it did not."""
         if self._heard is None:
-            return False
+            return 0.0
         try:
-            return 0 <= time.time() - self._heard.stat().st_mtime < self._every
+            at = self._heard.stat().st_mtime
         except OSError:
-            return False
+            return 0.0
+        return at if at <= now() else 0.0
 
     def _send(self, child: int, number: int) -> None:
         # The child first: to list what is below takes longer than one write may.

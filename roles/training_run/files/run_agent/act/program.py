@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from . import processes, store, user_files
-from .guard import Guard, NotNamed
+from .guard import LATE_SECONDS, Guard, NotNamed
 
 if TYPE_CHECKING:
     from .bucket_guard import BucketGuard
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _SET_CHILD_SUBREAPER = 36
 _CLEAN_UP_SECONDS = 2.0
 _LOG_SECONDS = 15.0  # on a host that is very busy; otherwise it is a moment
-_LATE_SECONDS = 10.0  # less than the agent waits for a first sign of life
 
 
 def main(words: list[str]) -> int:
@@ -60,7 +59,7 @@ def main(words: list[str]) -> int:
         result.update(exit_code=None, signal=None, end=time.time(), not_started=str(error))
         store.write(folder / "result.json", result)
         return 1
-    if time.monotonic() - begun > _LATE_SECONDS:
+    if time.monotonic() - begun > LATE_SECONDS:
         # The agent has given this start up by now: what began late would run unseen.
         _say("not started: the checkpoint folder did not answer in time")
         return 1

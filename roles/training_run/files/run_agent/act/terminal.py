@@ -16,7 +16,7 @@ from typing import Any
 from ..decide import fence
 from ..decide.config import Config
 from ..decide.values import one_line
-from . import as_user, environment, installed, processes, shared_places, store
+from . import as_user, bucket_guard, environment, installed, processes, shared_places, store
 from .hand import Hand
 
 _MARK = "@tpu_fleet_run"
@@ -207,8 +207,17 @@ def _fence(config: Config, run_id: str, attempt: int, owner: str) -> dict[str, A
 
 
 def heard_file(config: Config) -> Path:
-    """Return the file that is touched whenever worker 0 answers; all may see its time."""
+    """Return the file whose time is that of the last answer that worker 0 reads the fence."""
     return config.paths.runtime / "heard"
+
+
+def note_heard(config: Config) -> None:
+    """Note that worker 0 has answered so, by a clock that cannot be set; all may see the time."""
+    path, now = heard_file(config), bucket_guard.now()
+    with contextlib.suppress(OSError):  # then the fence is read instead
+        if not path.exists():
+            path.touch()
+        os.utime(str(path), (now, now))
 
 
 def _new_session(config: Config, command: list[str], launch: Path) -> None:

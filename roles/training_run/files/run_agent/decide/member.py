@@ -28,6 +28,7 @@ class Order:
     yields: bool = False  # no slice is kept free for this run now
     saved_at: float | None = None  # of the newest checkpoint, where the leader alone looks
     fenced: bool = False  # another gang has the checkpoints: the attempt is killed, without grace
+    guards: bool = False  # worker 0's program runs, so it reads the fence, and all others need not
     stuck: bool = False  # it could not start, for long by now; said where it has several slices
 
 

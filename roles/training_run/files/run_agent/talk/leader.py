@@ -117,6 +117,7 @@ class Leader:
             saved_at=self.saved_at,
             yields=state.yields,
             fenced=state.fenced,
+            guards=0 in seen and seen[0][0].program == "running",
             stuck=bool(self.config.slices) and self._is_stuck(seen),
         )
 

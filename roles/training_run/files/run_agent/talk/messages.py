@@ -117,6 +117,7 @@ ORDER: dict[str, Check] = {
     "saved_at": _maybe(_SECONDS),
     "yields": _flag,
     "fenced": _flag,
+    "guards": _flag,
     "stuck": _flag,
 }
 _LONGEST = {"waiting": _TEXT * 4, "tail": _LINE, "checkpoint": _LINE, "builds": _LINE}

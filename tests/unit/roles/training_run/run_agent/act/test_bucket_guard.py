@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -142,17 +143,84 @@ def test_an_answer_from_before_it_stood_still_is_none(
     assert (fence.reads, bool(guard.shut_out)) == (2, True)
 
 
+@pytest.mark.parametrize(("answered_after", "begins"), [(9.0, True), (12.0, False)])
+def test_an_attempt_that_would_begin_late_does_not(
+    answered_after: float, begins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent would take it for vanished, which is a failure of the program."""
+    ahead = [0.0]
+    monkeypatch.setattr(bucket_guard, "now", lambda: time.monotonic() + ahead[0])
+    fence = Fence(MINE)
+    fence.before = lambda: ahead.__setitem__(0, answered_after)
+    if begins:
+        assert guard_of(fence).claim() == ""
+        return
+    with pytest.raises(NotNamed, match="was read too late"):
+        guard_of(fence).claim()
+
+
+def test_standing_still_is_counted_from_the_last_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(bucket_guard, "now", lambda: clock[0])
+    fence = Fence(MINE)
+    fence.before = lambda: clock.__setitem__(0, clock[0] + 4.0)
+    guard = guard_of(fence)
+    assert guard.claim() == ""
+    clock[0] += 10.0  # before it began to look
+    assert not guard._stood_still(guard._known())
+    clock[0] += 2.0  # an heir that waits 20 seconds may begin while the answer is under way
+    assert guard._stood_still(guard._known())
+
+
+def test_a_wait_ends_though_the_clock_of_sleeps_stood_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ahead = [0.0]
+    monkeypatch.setattr(bucket_guard, "now", lambda: time.monotonic() + ahead[0])
+    guard = guard_of(Fence(MINE), look_every=100.0)
+    threading.Timer(0.1, lambda: ahead.__setitem__(0, 300.0)).start()
+    begun = time.monotonic()
+    guard._wait()
+    assert time.monotonic() - begun < 20
+
+
+def hear_at(heard: Path, at: float) -> None:
+    if not heard.exists():
+        heard.touch()
+    os.utime(heard, (at, at))
+
+
+def test_a_note_of_another_clock_is_none(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    guard = guard_of(Fence(MINE), heard=str(heard))
+    assert guard._heard_at() == 0
+    heard.touch()  # as an agent of an earlier version does
+    assert guard._heard_at() == 0
+
+
+def test_worker_0_may_have_asked_long_before_it_answers(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    guard = guard_of(Fence(MINE), heard=str(heard), look_every=10.0)
+    guard._asked -= 100.0
+    hear_at(heard, bucket_guard.now() - 4.0)
+    assert not guard._stood_still(guard._known())
+    guard._wait()  # it is read as soon as four seconds have passed without an answer
+    hear_at(heard, bucket_guard.now() - 6.0)
+    assert guard._stood_still(guard._known())
+
+
 def test_beside_another_worker_it_is_read_only_while_worker_0_is_not_heard(
     child: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     heard = tmp_path / "heard"
     fence = Fence(MINE)
-    guard = guard_of(fence, heard=str(heard), look_every=0.3)
+    guard = guard_of(fence, heard=str(heard), look_every=10.0)
+    guard._asked -= 100.0
     over = threading.Event()
 
     def hear() -> None:
         while not over.wait(0.02):
-            heard.touch()
+            hear_at(heard, bucket_guard.now())
 
     thread = threading.Thread(target=hear)
     thread.start()

@@ -107,6 +107,18 @@ def gang(tmp_path: Path) -> Iterator[Gang]:
     made.close()
 
 
+def test_an_order_says_whether_worker_0_reads_the_fence(gang: Gang) -> None:
+    number = gang.until_running()
+    at_work = {"program": "running", "last_started": number}
+    assert gang.leader.exchange(gang.report(0, **at_work)).guards
+    order = gang.client(1).exchange(gang.report(1, **at_work))
+    assert order is not None
+    assert order.guards
+    # Its program is over, and with it what stood beside that; ours may go on for long.
+    gang.leader.exchange(gang.report(0, program="exited", exit_code=0, last_started=number))
+    assert not gang.leader.exchange(gang.report(1, **at_work)).guards
+
+
 def connected(gang: Gang, worker: int = 1) -> tuple[socket.socket, bytes]:
     """Connect from a worker's address, as every process there can; return the challenge."""
     made = socket.create_connection((HOSTS[0], gang.port), 30, (HOSTS[worker], 0))

@@ -110,6 +110,7 @@ class Preparation:
             return ""  # meanwhile it has begun: to claim the next attempt would shut this one out
         now = time.monotonic()
         if self._found is None or now - self._looked > self._again:
+            self.elsewhere = ""  # of a look before, which counts no more after `retry`
             self._look.begin({**self._asked, "claim": self._claim(gang)})
             answer = self._look.answer(min(1.0, self._config.timing.tick))
             if answer is None:

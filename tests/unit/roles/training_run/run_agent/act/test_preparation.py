@@ -88,6 +88,17 @@ def test_a_gang_that_comes_back_finds_its_run_elsewhere() -> None:
     assert ready.elsewhere.startswith(wanted)
 
 
+def test_a_run_that_is_taken_back_does_not_fail_by_the_look_before() -> None:
+    look = Look({**MINE, "owner": "other"})
+    ready = ready_with(look)
+    ready.obstacle(gang_of(attempt=3, claimed=True))
+    assert ready.elsewhere
+    time.sleep(0.15)
+    look.answer = lambda _seconds: None  # type: ignore[assignment, method-assign, return-value]
+    assert ready.obstacle(gang_of(attempt=3)).endswith("does not answer")
+    assert not ready.elsewhere
+
+
 def test_what_was_waited_for_counts_no_more_when_another_has_come() -> None:
     reserved = {**MINE, "reserved": True}
     look = Look(reserved, reserved, {**MINE, "owner": "other"}, reserved)

@@ -206,7 +206,8 @@ def _while_gathering(gang: Gang, reports: Reports, now: float, policy: Policy) -
     if any(report.named == gang.owner for report, _age in reports.values()):
         gang = replace(gang, claimed=True)
     for report, _age in reports.values():
-        if report.elsewhere:
+        # What was said before a person took the run back counts no more.
+        if report.elsewhere and report.heard == gang.token:
             return replace(gang, phase=FAILED, reason=report.elsewhere, tail=[])
     if absent(reports, policy) or _not_ready(gang, reports, policy):
         return gang

@@ -379,6 +379,9 @@ def test_a_run_that_goes_on_elsewhere_has_failed_here() -> None:
     assert (state.phase, state.reason) == (FAILED, "fenced by attempt 9 on b")
     back = gang.again(replace(state, claimed=True), "me")
     assert (back.owner, back.claimed) == ("me", False)
+    again = replace(back, phase=GATHERING)
+    late = report(0, program="none", elsewhere="fenced by attempt 9 on b", heard=state.token)
+    assert after(again, late).phase == GATHERING
     stopped = after(AT_WORK, report(0, **CRASHED, cause=FENCED), report(1))
     assert (stopped.phase, stopped.infrastructure, stopped.fenced) == (STOPPING, True, True)
     # Only what another gang has is killed without a grace.

@@ -236,9 +236,12 @@ MORE = (
     # Other lives than those of CI, by a seed that is printed.
     Stage(
         "lives",
-        pytest("-n", "2", "tests/worlds/property/test_lives.py"),
+        pytest(
+            *("-n", "2", "tests/worlds/property/test_lives.py"),
+            "tests/worlds/property/test_writers.py",
+        ),
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
-        tests=("plugins/module_utils", "tests/worlds"),
+        tests=("plugins/module_utils", "roles/training_run/files/run_agent", "tests/worlds"),
     ),
     Stage("runs", pytest("-x", *RUNS), tests=(*PRODUCT, *RUNS)),
     Stage("people", pytest(*PEOPLE), tests=(*PRODUCT, *PEOPLE)),

@@ -26,16 +26,20 @@ T = TypeVar("T")
 
 
 def main(words: list[str]) -> int:
-    """Look at the object, and claim it if asked to; print what it says then."""
-    asked = json.loads(words[0])
+    """Do what a JSON object asks; print the answer."""
+    print(json.dumps(answer(json.loads(words[0]))))
+    return 0
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """Look at the object, and claim it if asked to; return its `mark`, or an `error`."""
     told: dict[str, Any] = {"mark": None, "error": ""}
     try:
         mark = claim_as_asked(asked) if asked["claim"] else FenceObject(asked["place"]).read()
         told["mark"] = mark and asdict(mark)
     except CannotLook as trouble:
         told["error"] = one_line(f"the fence {shown(asked['place'])}: {trouble}")
-    print(json.dumps(told))
-    return 0
+    return told
 
 
 def claim_as_asked(asked: dict[str, Any]) -> Mark | None:

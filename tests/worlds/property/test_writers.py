@@ -1,0 +1,143 @@
+"""Writers in a bucket, whatever happens: one attempt writes, and it goes on from what was saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from simulation import writers
+from simulation.writers import World, lives
+
+# The agent comes with the simulation, which knows where it lies.
+from run_agent.act import (  # isort: skip
+    bucket_guard,
+    bucket_requests,
+    environment,
+    fence_object,
+    preparation,
+    restore_search,
+)
+from run_agent.decide import checkpoints, fence  # isort: skip
+
+PARTS = 2
+LIVES = max(PARTS, int(os.environ["TPU_FLEET_PROPERTY_RUNS"]) // 16)
+SEED = int(os.environ["TPU_FLEET_PROPERTY_SEED"])
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_one_attempt_writes_and_nothing_is_lost(part: int) -> None:
+    for number in range(part, LIVES, PARTS):
+        seed = SEED * 1000 + number
+        world = World(seed)
+        world.live()
+        assert world.broken == [], f"seed {seed}\n{world.story()}"
+
+
+def write_over_any(patch: pytest.MonkeyPatch) -> None:
+    real = bucket_requests.Bucket.write
+    patch.setattr(
+        bucket_requests.Bucket,
+        "write",
+        lambda self, name, data, _generation: real(self, name, data),
+    )
+
+
+def start_without_a_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bucket_guard.BucketGuard, "claim", lambda _self: "")
+    patch.setattr(preparation.Preparation, "_judge_object", lambda *_words: "")
+
+
+def overlook_who_has_the_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bucket_guard.BucketGuard, "_judged", lambda _self, _found: "")
+
+
+def wait_for_none(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence.Patience, "left", lambda _self, _mark, _now: 0.0)
+
+
+def hold_none(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bucket_guard.BucketGuard, "_stood_still", lambda _self, _since: False)
+
+
+def trust_worker_0_for_long(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bucket_guard, "_SILENCE", 6.0)
+
+
+def take_nothing_over(patch: pytest.MonkeyPatch) -> None:
+    real = fence.claimed
+    patch.setattr(
+        fence, "claimed", lambda found, claim: real(found, replace(claim, is_new=found is None))
+    )
+
+
+def come_again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    real = writers.facts_of
+    patch.setattr(writers, "facts_of", lambda ready: {**real(ready), "named": ""})
+
+
+def begin_from_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(restore_search, "folder", lambda *_words: None)
+
+
+def wait_long_for_an_answer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bucket_requests._Server, "_patience", lambda _self: 15.0)
+
+
+def delete_what_is_written(patch: pytest.MonkeyPatch) -> None:
+    def leftovers(found: Any) -> list[Any]:
+        return [one for one in found if one.state == checkpoints.UNFINISHED]
+
+    patch.setattr(checkpoints, "leftovers", leftovers)
+
+
+def share_one_folder(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(environment, "checkpoint_dir", lambda *_words: "gs://lab/lm/attempt-1")
+
+
+def clear_up_as_an_agent(patch: pytest.MonkeyPatch) -> None:
+    real = fence_object.FenceObject.read_once
+
+    def read_once(self: Any) -> Any:
+        found = real(self)
+        self._bucket().delete(self._place["name"])
+        return found
+
+    patch.setattr(fence_object.FenceObject, "read_once", read_once)
+
+
+BROKEN: list[tuple[Break, str, int]] = [
+    (write_over_any, "the fence went from", 2),
+    (write_over_any, "was decided by", 1),
+    (share_one_folder, "is whole and mixed", 1),
+    (share_one_folder, "which was whole", 1),
+    (start_without_a_look, "although the fence names it not", 1),
+    (overlook_who_has_the_fence, "runs on", 1),
+    (wait_for_none, "after a later one had begun", 3),
+    (hold_none, "after a later one had begun", 8),
+    (trust_worker_0_for_long, "after a later one had begun", 5),
+    (take_nothing_over, "the run does not go on", 1),
+    (come_again_after_a_restart, "came again", 9),
+    (begin_from_nothing, "lost attempt", 2),
+    (wait_long_for_an_answer, "was counted of none", 9),
+    (delete_what_is_written, "was deleted as a leftover", 8),
+    (clear_up_as_an_agent, "an agent deleted", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("broken", "words", "first"),
+    BROKEN,
+    ids=[f"{b.__name__}-{words.split()[-1]}" for b, words, _ in BROKEN],
+)
+def test_what_is_broken_is_found(
+    broken: Break, words: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first life that finds it is known, and others follow where it does so no longer."""
+    broken(monkeypatch)
+    found = lives(iter(range(first, first + 60)), lambda said: any(words in one for one in said))
+    assert found is not None, f"no life broke the rule: {words}"
+    print(f"seed {found.seed}")

@@ -27,16 +27,17 @@ class FenceLook:
         self._thread: threading.Thread | None = None
         self._answer: dict[str, Any] | None = None
         self._unwanted = threading.Event()
+        self._is_old = False
 
     def close(self) -> None:
         """End a look that is being done."""
         self._unwanted.set()
 
     def begin(self, asked: dict[str, Any]) -> None:
-        """Start to look, unless it is being done."""
-        if self._thread is not None and self._thread.is_alive():
+        """Start to look, unless it is being done, or an answer waits to be taken."""
+        if self._thread is not None:
             return
-        self._answer = None
+        self._answer, self._is_old = None, False
         self._thread = threading.Thread(target=self._run, args=(json.dumps(asked),), daemon=True)
         self._thread.start()
 
@@ -45,7 +46,14 @@ class FenceLook:
         if self._thread is None:
             return None
         self._thread.join(seconds)
-        return None if self._thread.is_alive() else self._answer
+        if self._thread.is_alive():
+            return None
+        self._thread = None
+        return None if self._is_old else self._answer
+
+    def forget(self) -> None:
+        """Take no answer to what was asked by now."""
+        self._is_old = True
 
     def _run(self, text: str) -> None:
         user = self._config.user

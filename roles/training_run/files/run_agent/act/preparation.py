@@ -91,6 +91,8 @@ class Preparation:
     def forget(self) -> None:
         """Look again before the next start."""
         self._found, self._is_sure = None, False
+        if self._look is not None:
+            self._look.forget()
         self.elsewhere = self.low = ""
 
     def builds(self) -> dict[str, str]:

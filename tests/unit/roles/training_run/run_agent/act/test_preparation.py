@@ -41,6 +41,9 @@ class Look:
     def begin(self, asked: dict[str, Any]) -> None:
         self.asked.append(asked)
 
+    def forget(self) -> None:
+        """There is nothing under way."""
+
     def answer(self, _seconds: float) -> dict[str, Any]:
         mark = self.marks.pop(0) if len(self.marks) > 1 else self.marks[0]
         return {"mark": mark, "error": "", "free": None, "alone": False}

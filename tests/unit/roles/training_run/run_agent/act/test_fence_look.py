@@ -1,0 +1,76 @@
+"""A look at the fence beside the agent's loop: no answer gets lost, and none is old."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+from run_agent.act import as_user, fence_look
+from run_agent.act.fence_look import FenceLook
+from run_agent.decide import config
+from run_definition import PUBLIC
+
+MARK = {"attempt": 8, "owner": "me"}
+
+
+class Helper:
+    """Runs in the place of the process, until it may end."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.may_end = threading.Event()
+
+    def run_as(self, _user: str, argv: list[str], *_words: Any, **_more: Any) -> Any:
+        self.asked.append(json.loads(argv[-1]))
+        assert self.may_end.wait(20)
+        told = {"mark": {**MARK, "attempt": len(self.asked)}, "error": ""}
+        return as_user.Done(0, json.dumps(told).encode(), b"")
+
+
+@pytest.fixture
+def helper(monkeypatch: pytest.MonkeyPatch) -> Helper:
+    made = Helper()
+    monkeypatch.setattr(fence_look.as_user, "run_as", made.run_as)
+    monkeypatch.setattr(fence_look.terminal, "user_environment", lambda _user: {})
+    return made
+
+
+def look_of() -> FenceLook:
+    return FenceLook(config.parse(PUBLIC, {}), "fence", "the fence")
+
+
+def attempt_of(look: FenceLook) -> int | None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        answer = look.answer(0.05)
+        if answer is not None:
+            return int(answer["mark"]["attempt"])
+    return None
+
+
+def test_an_answer_that_came_between_two_looks_is_taken(helper: Helper) -> None:
+    look = look_of()
+    look.begin({"n": 1})
+    assert look.answer(0.05) is None
+    helper.may_end.set()
+    time.sleep(0.3)
+    look.begin({"n": 2})
+    assert attempt_of(look) == 1
+    assert helper.asked == [{"n": 1}]
+    look.begin({"n": 3})
+    assert attempt_of(look) == 2
+    assert helper.asked[-1] == {"n": 3}
+
+
+def test_an_answer_to_what_was_asked_before_an_attempt_is_none(helper: Helper) -> None:
+    look = look_of()
+    look.begin({"n": 1})
+    look.forget()
+    helper.may_end.set()
+    time.sleep(0.3)
+    assert look.answer(5.0) is None
+    look.begin({"n": 2})
+    assert attempt_of(look) == 2

@@ -53,6 +53,8 @@ class Rules:
         self.story: list[str] = []
         self.marks: list[tuple[float, Mark]] = []
         self.crashes = 0
+        self.named: dict[str, float] = {}
+        """When each gang has seen that the fence names it."""
         self.begun: dict[tuple[int, str], float] = {}
         self._clockwork, self._name, self._promise = clockwork, name, promise
         self._own_folders = own_folders

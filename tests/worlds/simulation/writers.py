@@ -8,6 +8,7 @@ the bucket's server, so that each of them can fail at any moment. A life is draw
 from __future__ import annotations
 
 import http.client
+import json
 import random
 import signal
 import sys
@@ -28,9 +29,11 @@ from simulation.tasks import START, Clockwork, Host, HostTime, Task
 sys.path.insert(0, str(Path(__file__).parents[3] / "roles/training_run/files"))
 
 from run_agent.act import (
+    as_user,
     bucket_guard,
     bucket_requests,
     environment,
+    fence_look,
     fence_object,
     preparation,
     terminal,
@@ -165,35 +168,45 @@ class Kept:
         self._disk[self._name] = dict(data)
 
 
-class Look:
-    """The process that looks at the fence; it goes on when the agent that began it does not."""
+class Thread:
+    """A thread; one of a program's parent ends with it."""
 
-    def __init__(self, _config: Config, _helper: str, _about: str, world: World) -> None:
-        self._world = world
+    def __init__(
+        self,
+        world: World,
+        target: Callable[..., None],
+        args: Any,
+        daemon: bool,
+        parent: Task | None,
+    ) -> None:
+        assert daemon
+        self._world, self._parent = world, parent
+        self._body = lambda: target(*args)
         self._task: Task | None = None
-        self._answer: dict[str, Any] | None = None
 
-    def begin(self, asked: dict[str, Any]) -> None:
-        """Begin to look."""
-        if self._task is not None and not self._task.is_over:
-            return
-        self._answer = None
+    def start(self) -> None:
+        """Begin."""
         host = self._world.clockwork.host
         assert host is not None
+        self._task = self._world.clockwork.spawn(host, self._body, self._parent)
 
-        def body() -> None:
-            self._world.rules.searched_from(asked["claim"])
-            self._answer = fence_object.answer(asked)
+    def is_alive(self) -> bool:
+        """Return whether it goes on."""
+        return self._task is not None and not self._task.is_over
 
-        self._task = self._world.clockwork.spawn(host, body)
-
-    def answer(self, seconds: float) -> dict[str, Any] | None:
-        """Return what was found, after a moment."""
+    def join(self, seconds: float) -> None:
+        """Wait for its end."""
         clockwork = self._world.clockwork
         until = clockwork.now + seconds
-        while self._task is not None and not self._task.is_over and clockwork.now < until:
+        while self.is_alive() and clockwork.now < until:
             clockwork.sleep(0.1)
-        return self._answer if self._task is not None and self._task.is_over else None
+
+
+def look(world: World, argv: list[str]) -> Any:
+    """Do what the process does that looks at the fence; it may outlive the agent that began it."""
+    asked = json.loads(argv[-1])
+    world.rules.searched_from(asked["claim"])
+    return SimpleNamespace(out=json.dumps(fence_object.answer(asked)).encode())
 
 
 class Heard:
@@ -319,6 +332,8 @@ class Machine(Host):
             blocked = ""
             if memory.program != "running" and phase in (GATHERING, ""):
                 blocked = ready.obstacle(leader.gang if leader else None)
+            # An agent that was ended before it saw its name may come again.
+            world.rules.named.setdefault(ready.named, world.clockwork.now)
             sent = clock.monotonic()
             report = Report(
                 worker=self.index,
@@ -567,6 +582,9 @@ class World:
             HTTPSConnection=None,
             HTTPException=http.client.HTTPException,
         )
+        users = SimpleNamespace(
+            run_as=lambda _user, argv, _env, **_more: look(self, argv), UserError=as_user.UserError
+        )
         timed = (
             *(bucket_guard, bucket_requests, fence_object, preparation, terminal),
             *(gang_clock, gang_leader, object_server),
@@ -577,19 +595,20 @@ class World:
             for module, name, value in (
                 (bucket_requests, "http", SimpleNamespace(client=fake)),
                 (gang_leader, "Kept", lambda path, spare: Kept(path, spare, self)),
-                (preparation, "FenceLook", lambda *words: Look(*words, self)),
+                (fence_look, "threading", SimpleNamespace(Thread=self._looks_thread)),
+                (fence_look, "as_user", users),
+                (terminal, "user_environment", lambda _user: {}),
                 (bucket_guard, "processes", Processes(self)),
-                (bucket_guard, "threading", SimpleNamespace(Thread=self._thread)),
+                (bucket_guard, "threading", SimpleNamespace(Thread=self._guards_thread)),
             ):
                 stack.enter_context(mock.patch.object(module, name, value))
             yield
 
-    def _thread(self, target: Callable[..., None], args: tuple[Any, ...], daemon: bool) -> Any:
-        task, host = self.clockwork.task, self.clockwork.host
-        assert host is not None
-        return SimpleNamespace(
-            start=lambda: self.clockwork.spawn(host, lambda: target(*args), task)
-        )
+    def _guards_thread(self, target: Callable[..., None], args: Any, daemon: bool) -> Thread:
+        return Thread(self, target, args, daemon, self.clockwork.task)
+
+    def _looks_thread(self, target: Callable[..., None], args: Any, daemon: bool) -> Thread:
+        return Thread(self, target, args, daemon, None)
 
     # What goes wrong ----------------------------------------------------------------------------
 
@@ -785,9 +804,9 @@ class World:
         if "fenced by" not in gang.reason:
             self.rules.broke(f"the run has failed: {gang.reason}")
             return
-        owners = [mark.owner for _at, mark in self.rules.marks]
-        taker = owners[-1]
-        if gang.owner in owners and owners.index(taker) < owners.index(gang.owner):
+        taker = self.rules.marks[-1][1].owner
+        since = [at for at, mark in self.rules.marks if mark.owner == gang.owner]
+        if since and self.rules.named.get(taker, since[0]) < since[0]:
             self.rules.broke(f"{taker} came again, after {gang.owner} had taken over from it")
 
     def _look(self) -> None:

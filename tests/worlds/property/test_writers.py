@@ -125,7 +125,7 @@ BROKEN: list[tuple[Break, str, int]] = [
     (hold_none, "after a later one had begun", 39),
     (trust_worker_0_for_long, "after a later one had begun", 5),
     (take_nothing_over, "the run does not go on", 1),
-    (come_again_after_a_restart, "came again", 9),
+    (come_again_after_a_restart, "came again", 49),
     (begin_from_nothing, "lost attempt", 2),
     (wait_long_for_an_answer, "was counted of none", 9),
     (delete_what_is_written, "was deleted as a leftover", 8),

@@ -20,7 +20,7 @@ from run_agent.act import (  # isort: skip
     preparation,
     restore_search,
 )
-from run_agent.decide import checkpoints, fence  # isort: skip
+from run_agent.decide import checkpoints, fence, status  # isort: skip
 
 PARTS = 2
 LIVES = max(PARTS, int(os.environ["TPU_FLEET_PROPERTY_RUNS"]) // 16)
@@ -83,8 +83,8 @@ def begin_from_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(restore_search, "folder", lambda *_words: None)
 
 
-def wait_long_for_an_answer(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bucket_requests._Server, "_patience", lambda _self: 15.0)
+def give_a_start_up_too_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(status, "_BIRTH_SECONDS", 1.0)
 
 
 def delete_what_is_written(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ BROKEN: list[tuple[Break, str, int]] = [
     (take_nothing_over, "the run does not go on", 1),
     (come_again_after_a_restart, "came again", 49),
     (begin_from_nothing, "lost attempt", 2),
-    (wait_long_for_an_answer, "was counted of none", 9),
+    (give_a_start_up_too_early, "was counted of none", 1),
     (delete_what_is_written, "was deleted as a leftover", 8),
     (clear_up_as_an_agent, "an agent deleted", 1),
 ]

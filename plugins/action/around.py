@@ -8,9 +8,11 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ..module_utils._fleet import beside
 from ..module_utils._fleet_file import around
 from ..module_utils._tpu.model import LOST_STATES
 from ..module_utils._tpu.workers import GROUP_LEADERS
+from ..plugin_utils._core import progress
 from ..plugin_utils._fleet.declared import Declared, together
 
 SPEC: dict[str, Any] = {
@@ -53,6 +55,8 @@ class ActionModule(Declared):
         else:
             calls = getattr(around, arguments["part"])(self.data)
         results = [self._module(module, options) for module, options in calls]
+        if self._task.check_mode:
+            progress.note("beside", rows=beside.of_calls(calls, results))
         accounts = [(one.get("service_account") or {}).get("email") for one in results]
         told += [f"Slices act as it with service_account: {email}" for email in accounts if email]
         made = together(results)

@@ -154,7 +154,8 @@ class _Work:
         if applier.world is not None:
             prices = parse_prices(self._params["prices"])
             told = forecast(self._fleet, applier.world, plan, prices)
-            told |= {"budget": budget_of(self._params, self._client, applier.world.now)}
+            budget = budget_of(self._params, self._client, applier.world, told["changes"])
+            told |= {"budget": budget}
             progress.note("plan", **told, orphans=[*map(str, plan.orphans)], prunes=plan.prunes)
         return Result(plan.actions, plan.statuses, plan)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What costs beside the chips: disks, external addresses and buckets. No grant of chips pays it.
 
-Boot disks and addresses of the Cloud TPU API's nodes are no resources of the project, and are not
+What is there is asked for, and what a plan creates is told by its calls and slices. Boot disks and addresses of the Cloud TPU API's nodes are no resources of the project, and are not
 counted.
 """
 
@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .._compute.disk_plan import DEFAULT_TYPE
+from .._compute.machine_types import machine_type
+from .._compute.slice_bodies import BOOT_DISK_GB
 from .._core.errors import NotFound, TpuError
 from .._core.ownership import OWNER_LABEL
 from .._google.apis import GoogleApis
@@ -19,8 +22,9 @@ from .._google.checkpoints import size_of_bucket
 from .._google.disk_prices import address_usd_per_month, disk_usd_per_month
 from .._google.storage_prices import GB, usd_per_gb_month, usd_per_month
 from .._tpu.model import COMPUTE, Node
+from .._tpu.node_spec import NodeSpec
 
-DISK, ADDRESSES, BUCKET = "disk", "addresses", "bucket"
+DISK, BOOT, ADDRESSES, BUCKET = "disk", "boot disks", "addresses", "bucket"
 PAGES = 10
 """Lists for the size of a bucket: of a thousand objects each."""
 SPOT = ("spot", "preemptible")
@@ -31,17 +35,19 @@ class Beside:
     """One thing that costs."""
 
     what: str
-    """DISK, ADDRESSES (those of a slice) or BUCKET."""
+    """DISK, BUCKET, ADDRESSES or BOOT (those of a slice)."""
     name: str
     place: str
     kind: str
-    """The type of a disk, the storage class of a bucket; empty for addresses."""
+    """The type of disks, the storage class of a bucket; empty for addresses."""
     amount: float
     """Gigabytes, or the number of addresses."""
     usd_per_month: float | None
     """By list price; None if it is unknown."""
     is_cut: bool = False
     """Whether a bucket has more objects than were counted."""
+    usd_per_gb_month: float | None = None
+    """What a gigabyte in a bucket costs; None if it is unknown, or for anything else."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,12 @@ def addresses_of(nodes: Iterable[Node]) -> Iterator[Beside]:
     for node in nodes:
         count = sum(bool(one.external_ip) for one in node.endpoints)
         if node.api == COMPUTE and count:
-            usd = count * address_usd_per_month(node.tier in SPOT)
-            yield Beside(ADDRESSES, node.name, node.zone, "", count, usd)
+            yield _addresses(node.name, node.zone, count, node.tier)
+
+
+def _addresses(name: str, zone: str, count: int, tier: str) -> Beside:
+    usd = count * address_usd_per_month(tier in SPOT)
+    return Beside(ADDRESSES, name, zone, "", count, usd)
 
 
 def disks_of(
@@ -88,9 +98,11 @@ def disks_of(
         if (disk.get("labels") or {}).get(OWNER_LABEL) != owner and not users & (machines - {""}):
             continue
         zone, kind = _last(disk.get("zone")), _last(disk.get("type"))
-        size = int(disk.get("sizeGb") or 0)
-        usd = disk_usd_per_month(kind, size, zone)
-        yield Beside(DISK, str(disk.get("name")), zone, kind, size, usd)
+        yield _disk(DISK, str(disk.get("name")), zone, kind, int(disk.get("sizeGb") or 0))
+
+
+def _disk(what: str, name: str, zone: str, kind: str, size_gb: int) -> Beside:
+    return Beside(what, name, zone, kind, size_gb, disk_usd_per_month(kind, size_gb, zone))
 
 
 def _last(link: Any) -> str:
@@ -110,6 +122,61 @@ def _bucket(apis: GoogleApis, name: str) -> Beside:
     if found is None:
         raise NotFound("there is no such bucket")
     size, is_cut = size_of_bucket(apis, name, PAGES)
-    place, kind = str(found.get("location", "")).lower(), str(found.get("storageClass", ""))
-    usd = usd_per_month(size, usd_per_gb_month(place, kind))
-    return Beside(BUCKET, name, place, kind, size / GB, usd, is_cut)
+    place, kind = str(found.get("location", "")), str(found.get("storageClass", ""))
+    return _bucket_of(name, place, kind, size, is_cut)
+
+
+def _bucket_of(name: str, location: str, kind: str, size: int, is_cut: bool = False) -> Beside:
+    """Return a bucket with so many bytes."""
+    each = usd_per_gb_month(location, kind)
+    usd = usd_per_month(size, each)
+    return Beside(BUCKET, name, location.lower(), kind, size / GB, usd, is_cut, each)
+
+
+# -- what a plan creates --------------------------------------------------------------------------
+
+
+def of_new_slice(spec: NodeSpec, workers: int, tier: str) -> list[Beside]:
+    """Return the boot disks and addresses of a slice to be created on Compute Engine."""
+    shape = machine_type(spec.machine_type or "")
+    size = workers * (spec.boot_disk_size_gb or BOOT_DISK_GB)
+    kind = shape.disk_type if shape else ""
+    found = [_disk(BOOT, spec.name, spec.zone, kind, size)]
+    if spec.external_ips is not False:
+        found.append(_addresses(spec.name, spec.zone, workers, tier))
+    return found
+
+
+def of_new_disk(zone: str, result: Mapping[str, Any]) -> Beside | None:
+    """Return the disk that the module disk would create, or by how much it would grow it."""
+    disk = result.get("disk") or {}
+    size, kind = int(disk.get("size_gb") or 0), str(disk.get("type") or DEFAULT_TYPE)
+    if _does(result, "resize"):
+        size -= int((result.get("diff") or {}).get("before", {}).get("size_gb") or 0)
+    elif not _does(result, "create"):
+        return None
+    return _disk(DISK, str(disk.get("name")), zone, kind, size)
+
+
+def of_new_bucket(result: Mapping[str, Any]) -> Beside | None:
+    """Return the bucket that the module bucket would create, which is empty."""
+    bucket = result.get("bucket") or {}
+    if not _does(result, "create"):
+        return None
+    location, kind = str(bucket.get("location") or ""), str(bucket.get("storage_class") or "")
+    return _bucket_of(str(bucket.get("name")), location, kind, 0)
+
+
+def of_calls(calls: Iterable[tuple[str, Mapping[str, Any]]], results: Any) -> list[dict[str, Any]]:
+    """Return what modules would create, by their names and options, from what they returned."""
+    found: list[Beside | None] = []
+    for (module, options), result in zip(calls, results, strict=True):
+        if module == "disk":
+            found.append(of_new_disk(str(options.get("zone") or ""), result))
+        elif module == "bucket":
+            found.append(of_new_bucket(result))
+    return [asdict(one) for one in found if one is not None]
+
+
+def _does(result: Mapping[str, Any], action: str) -> bool:
+    return any(one.get("action") == action for one in result.get("actions") or ())

@@ -11,7 +11,9 @@ from typing import Any
 from .._fleet_file.declared import Fleet, Slice
 from .._fleet_file.grant import Grant, Holding, Place, day_before, holdings_of
 from .._fleet_file.prices import Prices
+from .._tpu.model import COMPUTE
 from .._tpu.workers import hosts_to_be
+from .beside import Beside, of_new_slice
 from .costs import NOT_CHARGED, Price, prices_of
 from .plan_terms import Action, Plan, Thing, World, resting, thing_of
 
@@ -43,7 +45,10 @@ class Change:
 
 
 def forecast(fleet: Fleet, world: World, plan: Plan, prices: Prices) -> dict[str, Any]:
-    """Return the changes of a plan in its order, how each slice is, and what all would cost."""
+    """Return the changes of a plan in its order, how each slice is, and what all would cost.
+
+    `beside` is what the new slices cost beside their chips.
+    """
     gone = {action.thing for action in plan.actions if action.verb == "delete"}
     nodes = [node for node in world.nodes if thing_of(node) not in gone]
     queued = [one for one in world.queued if thing_of(one) not in gone]
@@ -59,6 +64,9 @@ def forecast(fleet: Fleet, world: World, plan: Plan, prices: Prices) -> dict[str
         "changes": [asdict(one) for one in changes],
         "slices": [
             {"name": one.slice, "phase": one.phase, "text": one.text} for one in plan.statuses
+        ],
+        "beside": [
+            asdict(row) for one in plan.actions for row in _beside(fleet, one, new.get(id(one)))
         ],
         "usd_per_hour": _sum([one.per_hour for one in charged]),
         "usd_per_hour_billed": _sum([one.billed_per_hour for one in charged]),
@@ -86,6 +94,16 @@ def _new(fleet: Fleet, world: World, plan: Plan) -> dict[int, Holding]:
             clearing.discard(want.name)
             found[id(action)] = Holding.at(_again(want, action.zone), want.tier, want.name)
     return found
+
+
+def _beside(fleet: Fleet, action: Action, held: Holding | None) -> list[Beside]:
+    """Return what a new slice costs beside its chips: on Compute Engine, disks and addresses."""
+    want = next((want for want in fleet.slices if want.name == action.slice), None)
+    if want is None or held is None or held.place.api != COMPUTE:
+        return []
+    hosts = hosts_to_be(want.name, held.place.accelerator_type)
+    workers = want.shape_workers or len(hosts)
+    return of_new_slice(fleet.node_spec(want, held.place), workers, want.tier)
 
 
 def _again(want: Slice, zone: str) -> Place:

@@ -4,7 +4,8 @@
 
 A slice costs what its chips outside of the grant cost by list price, from one look to the next:
 the time between two looks counts as a whole, at the higher of the two prices, also for a slice that
-is gone at the second one. A count of what was seen is at most too high, by the time of one look.
+is gone at the second one. A count of what was seen is at most too high, by the time of one look. A
+price that is unknown counts nothing, and is named wherever the budget is shown.
 
 The count is in the project's metadata, where the watcher of another computer goes on with it, and
 in the watcher's own memory for controllers that may not read or write the metadata. All times are
@@ -14,7 +15,7 @@ those of the API.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -23,12 +24,12 @@ from .._compute.client import Compute, values_of
 from .._core.errors import PASSING, TpuError
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
 from .._fleet_file.budget import DAY, MONTH, Budget
-from .._fleet_file.grant import Grant, holdings_of
-from .._fleet_file.prices import Prices
+from .._fleet_file.grant import Grant, Holding, holdings_of
+from .._fleet_file.prices import Prices, parse_prices, region_of
 from .._google.apis import GoogleApis
 from .._tpu.client import Client
 from .._tpu.model import Node
-from .costs import costs_of
+from .costs import Cost, costs_of
 from .plan_terms import World
 
 KEY = "tpu-fleet-spend"
@@ -37,6 +38,8 @@ KEPT_DAYS = 62
 MOST_SLICES = 500
 """Slices whose price is kept from one look to the next; all others of one look have one name."""
 OTHERS = "others"
+NAMED = 6
+"""Slices of unknown price that a line names; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +99,37 @@ def _day(at: float) -> str:
 
 def rates_of(world: World, owner: str, grant: Grant, prices: Prices) -> dict[str, Rate | None]:
     """Return what each node of a fleet costs, by zone, name and creation; None is unknown."""
+    found: dict[str, Rate | None] = {}
+    for node, _held, cost in _own(world, owner, grant, prices):
+        usd, created = cost.billed_per_hour, (node.created or world.now).timestamp()
+        found[key_of(node)] = None if usd is None else Rate(usd, created)
+    return found
+
+
+def _own(
+    world: World, owner: str, grant: Grant, prices: Prices
+) -> Iterator[tuple[Node, Holding, Cost]]:
+    """Yield each node of a fleet with what it holds and costs; the grant pays older ones first."""
     nodes = sorted(world.nodes, key=lambda node: (node.created or world.now, node.name))
     held = holdings_of(nodes, world.queued)[: len(nodes)]
     costs = costs_of(nodes, held, grant, prices, world.now)
-    found: dict[str, Rate | None] = {}
-    for node, cost in zip(nodes, costs, strict=True):
+    for node, own, cost in zip(nodes, held, costs, strict=True):
         if node.labels.get(OWNER_LABEL) == owner:
-            usd, created = cost.billed_per_hour, (node.created or world.now).timestamp()
-            found[key_of(node)] = None if usd is None else Rate(usd, created)
-    return found
+            yield node, own, cost
+
+
+def unpriced_of(world: World, owner: str, grant: Grant, prices: Prices) -> dict[str, str]:
+    """Return the slices whose price is unknown, so that they count nothing, each with its kind."""
+    return {
+        node.name: kind_of(held.place.accelerator_type, held.tier, node.zone)
+        for node, held, cost in _own(world, owner, grant, prices)
+        if cost.billed_per_hour is None
+    }
+
+
+def kind_of(accelerator_type: str, tier: str, zone: str) -> str:
+    """Return in words what a price is for."""
+    return f"{accelerator_type or 'unknown type'}, {tier}, {region_of(zone)}"
 
 
 def key_of(node: Node) -> str:
@@ -227,12 +252,18 @@ def over(budget: Budget, spend: Spend, now: float) -> Over | None:
     return found
 
 
-def facts(budget: Budget, spend: Spend, now: float) -> dict[str, Any]:
-    """Return the budget with what is spent and left, for commands."""
+def facts(
+    budget: Budget, spend: Spend, now: float, unpriced: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the budget with what is spent and left, for commands.
+
+    `unpriced` are the slices that count nothing, each with what its price would be for.
+    """
     return {
         "on_exceed": budget.on_exceed,
         "counted_until": spend.at or None,
         "usd_per_hour": round(sum(spend.rates.values()), 4),
+        "unpriced": dict(unpriced or {}),
         "periods": [
             {
                 "period": period,
@@ -255,11 +286,23 @@ def lines_of(told: Mapping[str, Any] | None) -> list[str]:
         f"${one['left']:,.2f} left"
         for one in told["periods"]
     ]
+    missing = [unpriced_text(told["unpriced"])] if told.get("unpriced") else []
     at = told["counted_until"]
     if at is None:
-        return [f"{'; '.join(parts)}: nothing was counted yet, because no watcher has looked"]
+        none = "nothing was counted yet, because no watcher has looked"
+        return [f"{'; '.join(parts)}: {none}", *missing]
     until = datetime.fromtimestamp(at, timezone.utc)
-    return [f"{'; '.join(parts)} (counted until {until:%Y-%m-%d %H:%M} UTC)"]
+    return [f"{'; '.join(parts)} (counted until {until:%Y-%m-%d %H:%M} UTC)", *missing]
+
+
+def unpriced_text(unpriced: Mapping[str, str]) -> str:
+    """Return which slices count nothing, and the remedy."""
+    named = [f"{name} ({kind})" for name, kind in sorted(unpriced.items())]
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return (
+        f"nothing is counted of {', '.join(named[:NAMED])}{more}, because the price is unknown: "
+        "give it in fleet_prices"
+    )
 
 
 class SpendBook:
@@ -320,10 +363,30 @@ def newest(counts: Iterable[Spend]) -> Spend:
     return max(counts, key=lambda one: one.at, default=Spend())
 
 
-def budget_of(params: Mapping[str, Any], client: Client, now: datetime) -> dict[str, Any] | None:
-    """Return the facts about the budget of a fleet; None without one."""
+def budget_of(
+    params: Mapping[str, Any],
+    client: Client,
+    world: World,
+    planned: Iterable[Mapping[str, Any]] = (),
+) -> dict[str, Any] | None:
+    """Return the facts about the budget of a fleet; None without one.
+
+    `params` have budget, owner, allocations and prices; `planned` are changes of a plan.
+    """
     budget = Budget.read(params.get("budget"))
     if not budget.limits:
         return None
+    grant, prices = Grant.read(params.get("allocations")), parse_prices(params.get("prices"))
+    owner = params.get("owner") or DEFAULT_OWNER
+    unpriced = unpriced_of(world, owner, grant, prices) | _unpriced_changes(planned)
     spend = book_of_spend(client, params.get("owner")).read()
-    return facts(budget, spend, now.timestamp())
+    return facts(budget, spend, world.now.timestamp(), unpriced)
+
+
+def _unpriced_changes(changes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the slices of unknown price that a plan creates."""
+    return {
+        one["slice"]: kind_of(one["accelerator_type"], one["tier"], one["zone"])
+        for one in changes
+        if one["hosts"] and one["usd_per_hour_billed"] is None
+    }

@@ -38,7 +38,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
 )
 
 from ..page.words import iso, long
-from ..show.console import wide_console
+from ..show.console import say, wide_console
 from ..show.cost import dollars
 from ..show.figures import amount, size
 from ..show.table import Column, Table, print_tables
@@ -310,7 +310,7 @@ def price(usd: float | None) -> str:
 
 
 def summary(one: Found) -> str:
-    """Return a place in a line."""
+    """Describe a place in one sentence."""
     where = f"{one.place} on {one.worker}" if one.worker else one.place
     if not one.checkpoints and (one.problem or not one.place):
         return visible(": ".join(filter(None, (one.run, where, one.problem, *one.notes))))
@@ -335,11 +335,11 @@ class Report:
         """Print tables and lines; programs get one object at the end."""
         if self.as_json:
             return
-        table = table_of(found, time.time())
+        table, console = table_of(found, time.time()), wide_console()
         if table.rows:
-            print_tables(wide_console(), table)
+            print_tables(console, table)
         for one in found:
-            click.echo(summary(one))
+            say(console, summary(one))
 
     def end(self, found: Sequence[Found], deletes: bool) -> int:
         """Print what is there, and was deleted; return the exit code."""

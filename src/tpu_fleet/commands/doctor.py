@@ -8,7 +8,7 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 
-from ..show.console import wide_console
+from ..show.console import say, wide_console
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.inventory.read import PlayError, reason_of
@@ -107,5 +107,5 @@ def show(report: dict[str, Any], everything: bool) -> None:
         print_tables(console, table)
     for line in report["lines"]:
         if line.startswith(("fixed: ", "not fixed: ")):
-            console.print(line, markup=False, soft_wrap=True)
-    console.print(report["lines"][-1], markup=False)
+            say(console, line)
+    say(console, report["lines"][-1])

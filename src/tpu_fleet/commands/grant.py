@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import parse_allocations
 
 from ..begin.days import DATE, date_of
-from ..show.console import wide_console
+from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.fleet import grant_table
 from ..show.table import print_tables
@@ -136,7 +136,7 @@ def show(machine_readable: bool) -> None:
     console = wide_console()
     print_tables(console, grant_table(view))
     for line in view.warnings:
-        console.print(f"Warning: {line}", style="yellow", markup=False, soft_wrap=True)
+        say(console, f"Warning: {line}", "yellow")
 
 
 @grant.command()

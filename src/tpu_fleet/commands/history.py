@@ -18,7 +18,7 @@ from ..history.store import Event, HistoryError
 from ..history.story import RunStory, news_of
 from ..history.verdict import WANTED, verdict_of
 from ..page.words import clock, iso, kind_of, long, percent, said, title_of, where_of
-from ..show.console import wide_console
+from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.table import Column, Table, print_tables
 from .since import FORMS, moment
@@ -178,7 +178,7 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
         return
     console = wide_console()
     style = "red" if verdict.failed or verdict.lost_checkpoints else ""
-    console.print(verdict.text(), style=style, soft_wrap=not console.is_terminal)
+    say(console, verdict.text(), style)
     console.print()
     if bad:
         found = [one for one in found if one.view.is_troubled or one.interruptions]

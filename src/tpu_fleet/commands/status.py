@@ -26,7 +26,7 @@ from rich.console import Console
 from ..history.money import Account, chips_in
 from ..history.record import account, history_here, remember
 from ..history.store import HistoryError
-from ..show.console import wide_console
+from ..show.console import say, wide_console
 from ..show.cost import dollars, idle_price
 from ..show.figures import amount
 from ..show.fleet import API, NOTHING, beside_table, costs_table, grant_table, planned, queue_table
@@ -235,16 +235,16 @@ def show(
         tables += [beside_table(view.beside)] if view.beside else []
     tables += [use_table(use)] if use and use.whole.hours else []
     if not (rows or view.nodes or view.queued or view.problem):
-        console.print(f"{NOTHING}\n", soft_wrap=True)
+        say(console, f"{NOTHING}\n")
     print_tables(console, *tables)
     chips = chips_in(view.nodes, {one.slice for one in runs if one.state == RUNNING})
     if chips.idle:
         price = idle_price(chips.idle_usd, chips.idle_billed)
         told = f"{chips.idle} of {chips.all} chips are idle ({', '.join(chips.slices)}): {price}."
-        console.print(told, style="yellow", soft_wrap=True)
+        say(console, told, "yellow")
     for line in lines_of(view.budget):
-        console.print(f"Budget: {line}.", soft_wrap=True, markup=False)
+        say(console, f"Budget: {line}.")
     if view.problem:
-        console.print(f"Grant and costs are unknown: {view.problem}", style="red", soft_wrap=True)
+        say(console, f"Grant and costs are unknown: {view.problem}", "red")
     for line in view.warnings:
-        console.print(f"Warning: {line}", style="yellow", soft_wrap=True)
+        say(console, f"Warning: {line}", "yellow")

@@ -29,6 +29,18 @@ class PlainConsole(Console):
         return super().render_str(visible(short), **how)
 
 
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a text: wrapped between words in a terminal, elsewhere in one line."""
+    console.print(
+        text,
+        style=style,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=not console.is_terminal,
+    )
+
+
 def wide_console() -> Console:
     """Return a console as wide as the terminal; without a terminal, wide enough for a table."""
     console = PlainConsole()

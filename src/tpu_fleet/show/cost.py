@@ -8,11 +8,11 @@ from typing import Any
 UNKNOWN = "unknown"
 
 
-def dollars(value: float | None) -> str:
+def dollars(value: float | None, digits: int = 2) -> str:
     """Format an amount, which may be unknown."""
     if value is None:
         return UNKNOWN
-    return f"${value:,.2f}"
+    return f"${value:,.{digits}f}"
 
 
 def per_hour(node: Mapping[str, Any]) -> str:

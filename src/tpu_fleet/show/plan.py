@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.beside import BUCKET, DISK
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
 
 from ..workers.inventory.hosts import fold
 from ..workers.report import FINE, Failure, Report, grouped
-from .cost import dollars
+from .cost import amount_of, dollars, total
 from .figures import amount
 
 WIDTH = 80
@@ -94,6 +95,7 @@ def as_data(report: Report, code: int) -> dict[str, Any]:
         "around": report.around,
         "unknown": [{"worker": name, "why": why} for name, why in unknown_of(report)],
         "not_declared": report.plan.get("orphans", []),
+        "beside": report.beside,
         "usd_per_hour": report.plan.get("usd_per_hour"),
         "usd_per_hour_billed": report.plan.get("usd_per_hour_billed"),
         "budget": report.plan.get("budget"),
@@ -110,6 +112,7 @@ def plan_text(report: Report) -> list[str]:
         *_part("set up", _machine_rows(machines_to_set_up(report))),
         *_part("runs", run_rows(runs_to_change(report), VERBS)),
         *_part("also", report.around),
+        *_part("beside", [*map(_beside_row, report.beside)]),
         *_part("unknown", _unknown_rows(report)),
     ]
     if not something(report):
@@ -117,7 +120,7 @@ def plan_text(report: Report) -> list[str]:
     orphans = report.plan.get("orphans", ())
     if orphans and not report.plan.get("prunes"):
         lines += _part("kept", [f"not declared, and left as it is: {', '.join(orphans)}"])
-    lines += _part("cost then", _cost(report.plan))
+    lines += _part("cost then", [*_cost(report.plan), *_cost_beside(report.beside)])
     return [*lines, *_part("budget", lines_of(report.plan.get("budget")))]
 
 
@@ -168,6 +171,18 @@ def _price(change: Mapping[str, Any]) -> str:
     return f"; {dollars(full)}/h, {dollars(billed)} of it billed, the grant pays the rest{until}"
 
 
+def _beside_row(row: Mapping[str, Any]) -> str:
+    """Return what costs beside the chips: of a bucket, what is put into it."""
+    own = row["what"] in (DISK, BUCKET)
+    what = f"+ {row['what']} {row['name'] if own else 'of ' + row['name']}"
+    amounts = [row["kind"].lower(), "" if row["what"] == BUCKET else amount_of(row)]
+    kind = ", ".join(filter(None, amounts))
+    price = f"{dollars(row['usd_per_month'])} a month"
+    if row["what"] == BUCKET:
+        price = f"{dollars(row['usd_per_gb_month'], 3)} a GB and month"
+    return f"{what} ({kind}) in {row['place']}; {price}"
+
+
 def _machine_rows(machines: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a row for each set of roles, with the machines that get it."""
     same: dict[str, list[str]] = {}
@@ -201,3 +216,10 @@ def _cost(plan: Mapping[str, Any]) -> list[str]:
         return []
     full, billed = plan["usd_per_hour"], plan["usd_per_hour_billed"]
     return [f"{dollars(full)} an hour at list price, {dollars(billed)} of it billed"]
+
+
+def _cost_beside(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    text = total(rows, "usd_per_month")
+    return [f"{text} a month for what is new beside the chips, which no grant pays"]

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import Rest
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import Over, Rate
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import (
+    Over,
+    Rate,
+    unpriced_text,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.budget import DELETE, STOP
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import (
     why_never_stopped,
@@ -135,6 +139,18 @@ def spent(over: Over, on_exceed: str, slices: Iterable[str], now: float) -> Mess
         ),
         at=now,
         key=f"budget:{over.key}:{over.limit:g}",
+    )
+
+
+def uncounted(unpriced: Mapping[str, str], now: float) -> Message:
+    """Return the message that slices count nothing; one for each new set of unknown prices."""
+    text = unpriced_text(unpriced)
+    return Message(
+        event="budget",
+        title="The budget does not count all slices",
+        text=f"{text[:1].upper()}{text[1:]}.",
+        at=now,
+        key=f"budget-unpriced:{'; '.join(sorted(set(unpriced.values())))}",
     )
 
 

@@ -45,6 +45,7 @@ class Purse:
         self._stop = stop
         self._shared_at = 0.0
         self._rates: dict[str, Rate | None] = {}
+        self._unpriced: dict[str, str] = {}
         self._budget = Budget()
         self._would_cost = False
         self.over: Over | None = None
@@ -70,7 +71,7 @@ class Purse:
         """Return the budget with what is spent and left; None without one."""
         if not self._budget.limits:
             return None
-        return spending.facts(self._budget, self.spend, self.spend.at)
+        return spending.facts(self._budget, self.spend, self.spend.at, self._unpriced)
 
     def look(self, fleet: Fleet, world: World) -> None:
         """Count what a look at the API has seen. Raises TpuError when it cannot be kept now."""
@@ -85,6 +86,10 @@ class Purse:
         book = book_of_spend(settings.client(), fleet.owner)
         spend = self._known(book, world)
         self._rates = spending.rates_of(world, fleet.owner, grant, prices)
+        self._unpriced = spending.unpriced_of(world, fleet.owner, grant, prices)
+        if self._unpriced:
+            told = decisions.uncounted(self._unpriced, self._state.clock.now())
+            self._report.tell([told])
         # Within a known grant nothing is created that costs.
         self._would_cost = grant.unrestricted
         self._keep(spending.count(spend, world, fleet.owner, grant, prices))

@@ -9,6 +9,7 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
 from rich.console import Console
 
+from ..show.console import say
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
 
@@ -35,7 +36,7 @@ def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
 def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
     """Print the status for a person."""
     now = time.time()
-    console.print(headline(status, runs, now), markup=False)
+    say(console, headline(status, runs, now))
     columns = [Column(name) for name in ("SLICE", "PHASE", "DUE")]
     slices = Table(columns, note="STATE")
     for one in status["slices"]:
@@ -47,15 +48,12 @@ def show(console: Console, status: Mapping[str, Any], runs: bool) -> None:
     if status["slices"]:
         print_tables(console, slices)
     for line in lines_of(status.get("budget")):
-        console.print(f"Budget: {line}", markup=False, soft_wrap=True)
+        say(console, f"Budget: {line}.")
     for book in status["playbooks"]:
-        console.print(
-            f"A playbook runs: {'; '.join(book['why'])}. Log: {book['log']}", markup=False
-        )
+        say(console, f"A playbook runs: {'; '.join(book['why'])}. Log: {book['log']}")
     for key, one in status["troubles"].items():
-        text = f"Trouble for {long(now - one['since'])}, {key}: {one['text']}"
-        console.print(text, style="red", markup=False, emoji=False, soft_wrap=True)
+        say(console, f"Trouble for {long(now - one['since'])}, {key}: {one['text']}", "red")
     for name, box in status["messages"].items():
         if box["waiting"] or box["lost"]:
             text = f"Messages by {name}: {box['waiting']} waiting, {box['lost']} given up"
-            console.print(text, style="yellow", markup=False)
+            say(console, text, "yellow")

@@ -58,6 +58,8 @@ class Report:
     """The runs that start, restart or stop: run, slice, does, why, note."""
     plan: dict[str, Any] = field(default_factory=dict)
     """The plan of the slices, in check mode: see module_utils/_fleet/forecast.py."""
+    beside: list[dict[str, Any]] = field(default_factory=list)
+    """In check mode: what would be created and costs beside the chips, as in _fleet/beside.py."""
     declared: dict[str, list[str]] = field(default_factory=dict)
     """In check mode: the declared runs of each slice."""
     around: list[str] = field(default_factory=list)
@@ -90,8 +92,12 @@ class Report:
 
     def _plan(self, _name: str, event: Event) -> None:
         self.plan = {key: value for key, value in event.items() if key != "event"}
+        self.beside += self.plan.get("beside", ())
         for one in self.plan["slices"]:
             self.slices[one["name"]] = (one["phase"], shown_text(one["text"]))
+
+    def _beside(self, _name: str, event: Event) -> None:
+        self.beside += event["rows"]
 
     def _declared(self, _name: str, event: Event) -> None:
         self.declared = event["runs"]
@@ -181,6 +187,7 @@ class Report:
         self.runs += other.runs
         self.plan, self.declared = other.plan or self.plan, other.declared or self.declared
         self.around += other.around
+        self.beside += other.beside
         self.actions += other.actions
         self.messages += other.messages
         self.folders.update(other.folders)

@@ -87,8 +87,8 @@ def read_fleet(inventory: Inventory, beside: bool = False) -> FleetView:
         usage = usage_at(params, world.nodes, world.queued, world.unreachable, world.now)
         if beside:
             usage |= beside_of(params, client, world.nodes, buckets_of(inventory))
-            told = {"budget": inventory.said("fleet_budget"), "owner": params["owner"]}
-            usage["budget"] = budget_of(told, client, world.now)
+            told = {**params, "budget": inventory.said("fleet_budget")}
+            usage["budget"] = budget_of(told, client, world)
     except (TpuError, InventoryError) as error:
         return FleetView(problem=str(error))
     try:

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from object_server import Objects, serving
 
 from tpu_fleet.commands import checkpoints as command
+from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.workers.ask.checkpoint_folders import FolderContents
 from tpu_fleet.workers.inventory.hosts import Known
 
@@ -74,6 +75,19 @@ def test_a_bucket_without_a_slice(lab: Objects) -> None:
     assert ["digits", "300", "unfinished"] in rows
     assert "$12.00" in done.output
     assert "gs://lab/digits: 3 checkpoints, 600.0 GiB, $12.00 a month, 1 leftover of" in done.output
+
+
+def test_no_line_is_wider_than_the_terminal(
+    lab: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three(lab)
+    lab.put("digits/200/d/big", AT - 1, 600 << 30)
+    terminal = lambda: PlainConsole(force_terminal=True, width=80, color_system=None)  # noqa: E731
+    monkeypatch.setattr(command, "wide_console", terminal)
+    lines = said("digits").output.splitlines()
+    assert max(map(len, lines)) <= 80
+    whole = " ".join(" ".join(lines).split())
+    assert "digits: gs://lab/digits: 3 checkpoints, 600.0 GiB, $12.00 a month, 1 leftover" in whole
 
 
 def test_what_programs_get(lab: Objects) -> None:

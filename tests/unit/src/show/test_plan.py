@@ -104,3 +104,38 @@ def test_a_long_plan_is_cut_and_json_has_it_whole() -> None:
     assert sum("create" in line for line in plan_text(report)) == NAMED
     assert any("and 54 more (--json has them all)" in line for line in plan_text(report))
     assert len(as_data(report, 2)["slices"]) == 60
+
+
+def beside(what: str, name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "what": what,
+        "name": name,
+        "place": "us-east5-a",
+        "kind": "",
+        "amount": 4,
+        "usd_per_month": 14.6,
+        "usd_per_gb_month": None,
+        "is_cut": False,
+        **more,
+    }
+
+
+def test_what_is_new_beside_the_chips_has_a_price() -> None:
+    report = planned(change())
+    rows = [
+        beside("addresses", "pair"),
+        beside("boot disks", "pair", kind="hyperdisk-balanced", amount=400, usd_per_month=32.0),
+        beside("disk", "data", kind="tape", amount=200, usd_per_month=None),
+        beside("bucket", "lab", kind="STANDARD", amount=0, usd_per_month=0, usd_per_gb_month=0.023),
+    ]
+    report.progress({"event": "beside", "rows": rows})
+    text = plan_text(report)
+    assert max(map(len, text)) <= 80
+    whole = " ".join(" ".join(text).split())
+    assert "+ addresses of pair (4) in us-east5-a; $14.60 a month" in whole
+    assert "+ boot disks of pair (hyperdisk-balanced, 400.0 GB) in us-east5-a; $32.00" in whole
+    assert "+ disk data (tape, 200.0 GB) in us-east5-a; unknown a month" in whole
+    assert "+ bucket lab (standard) in us-east5-a; $0.023 a GB and month" in whole
+    assert "$46.60 and 1 unknown a month for what is new beside the chips" in whole
+    assert as_data(report, 2)["beside"] == rows
+    assert "beside" not in " ".join(plan_text(planned(change())))

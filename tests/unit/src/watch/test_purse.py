@@ -94,9 +94,11 @@ class State:
 class Report:
     def __init__(self) -> None:
         self.titles: list[str] = []
+        self.texts: dict[str, str] = {}
 
     def tell(self, messages: Any) -> None:
         self.titles += [message.title for message in messages]
+        self.texts |= {message.key: message.text for message in messages}
 
 
 class Scene:
@@ -113,11 +115,17 @@ class Scene:
         self.stopped.append((dict(runs), by))
         return {}
 
-    def look(self, hours: float, there: bool = True, silent: tuple[str, ...] = ()) -> None:
+    def look(
+        self,
+        hours: float,
+        there: bool = True,
+        silent: tuple[str, ...] = (),
+        kind: str = "v4-8",
+    ) -> None:
         at = NOON + timedelta(hours=hours)
         raw = {
             "name": f"projects/p/locations/{ZONE}/nodes/solo",
-            "acceleratorType": "v4-8",
+            "acceleratorType": kind,
             "state": "READY",
             "labels": {"tpu-fleet": "managed"},
             "createTime": f"{NOON:%Y-%m-%dT%H:%M:%SZ}",
@@ -231,3 +239,25 @@ def test_without_a_budget_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     scene.state.settings.params["budget"] = None
     scene.look(5)
     assert (scene.state.memory.spend, scene.purse.facts(), scene.book.reads) == ({}, None, 0)
+
+
+def test_a_slice_of_unknown_price_is_named_with_the_remedy(scene: Scene) -> None:
+    scene.look(1, kind="v6e-8")
+    scene.look(2, kind="v6e-8")
+    facts = scene.purse.facts()
+    assert facts is not None
+    assert (scene.spent, facts["unpriced"]) == (0.0, {"solo": "v6e-8, on_demand, us-central2"})
+    # The key is the same at each look, so that people are notified once.
+    assert list(scene.report.texts.items()) == [
+        (
+            "budget-unpriced:v6e-8, on_demand, us-central2",
+            "Nothing is counted of solo (v6e-8, on_demand, us-central2), because the price is "
+            "unknown: give it in fleet_prices.",
+        )
+    ]
+    scene.state.settings.prices = [{**DOLLAR, "generation": "v6e"}]
+    scene.look(2.1, kind="v6e-8")
+    facts = scene.purse.facts()
+    assert facts is not None
+    assert facts["unpriced"] == {}
+    assert scene.spent > 0

@@ -112,3 +112,13 @@ def test_slices_that_are_not_named_are_left_alone() -> None:
     assert [one["name"] for one in found["slices"]] == ["two"]
     with pytest.raises(Exception, match=r"only names three, which the fleet file does not"):
         told(slices, grant=grant, only=["three"])
+
+
+def test_a_new_slice_on_compute_engine_has_disks_and_addresses_beside_its_chips() -> None:
+    place = {"zone": "us-east5-a", "accelerator_type": "v6e-8", "api": "compute"}
+    found = told([{"name": "two", **place}, {"name": "old"}], grant="unrestricted")
+    rows = [(one["what"], one["name"], one["place"]) for one in found["beside"]]
+    assert rows == [("boot disks", "two", "us-east5-a"), ("addresses", "two", "us-east5-a")]
+    assert all(one["usd_per_month"] for one in found["beside"])
+    # What is there is in the costs of the status.
+    assert told([{"name": "old"}], node("old"), grant="unrestricted")["beside"] == []

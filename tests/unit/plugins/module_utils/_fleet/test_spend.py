@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -22,6 +23,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import (
     facts,
     lines_of,
     over,
+    unpriced_of,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.budget import Budget
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import Grant
@@ -152,6 +154,18 @@ def test_the_next_look_goes_on() -> None:
     assert total(after) == pytest.approx(6.0)
 
 
+def test_slices_of_unknown_price_are_named_and_those_that_cost_nothing_are_not() -> None:
+    there = world(node("a", 1), node("theirs", 1, "other"), node("gone", 1, state="PREEMPTED"))
+    elsewhere = parse_prices(None)
+    odd = replace(there.nodes[0], zone="us-x9-b")
+    unrestricted = Grant.read("unrestricted")
+    assert unpriced_of(there, "managed", unrestricted, elsewhere) == {}
+    found = unpriced_of(world(odd, *there.nodes[1:]), "managed", unrestricted, elsewhere)
+    assert found == {"a": "v4-8, on_demand, us-x9"}
+    entry = {"zone": "us-x9-b", "generation": "v4", "tier": "on_demand", "chips": 4}
+    assert unpriced_of(world(odd), "managed", Grant.read([entry]), elsewhere) == {}
+
+
 # -- the budget ------------------------------------------------------------------------------------
 
 
@@ -181,6 +195,11 @@ def test_for_people() -> None:
     assert lines_of(told) == [
         "$2.50 of $10.00 spent today, $7.50 left (counted until 2026-06-10 12:00 UTC)"
     ]
+    missing = {f"s{n}": "v4-8, spot, us-x9" for n in range(8)}
+    _spent, line = lines_of(facts(budget, spent(2.5), NOW, missing))
+    assert line.startswith("nothing is counted of s0 (v4-8, spot, us-x9), s1 (")
+    assert line.endswith("and 2 more, because the price is unknown: give it in fleet_prices")
+    assert len(lines_of(facts(budget, Spend(), NOW, missing))) == 2
     assert "no watcher has looked" in lines_of(facts(budget, Spend(), NOW))[0]
     assert lines_of(None) == lines_of(facts(Budget(), spent(1), NOW)) == []
 

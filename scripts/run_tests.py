@@ -75,7 +75,10 @@ NIGHT_SANITY = ("pylint", "pep8", "import", "changelog", "yamllint")
 STORIES = "tests/machines/stories"
 RUNS = (f"{STORIES}/test_runs.py", f"{STORIES}/test_zombies.py")
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
-HEALING = (f"{STORIES}/test_after_the_end.py", f"{STORIES}/test_multislice.py", SELF_SETUP)
+HEALING = (
+    *(f"{STORIES}/test_{name}.py" for name in ("after_the_end", "budget", "multislice")),
+    SELF_SETUP,
+)
 MISTAKES = tuple(
     f"{STORIES}/test_{name}.py" for name in ("mistakes_on_machines", "machine_faults", "doctor")
 )

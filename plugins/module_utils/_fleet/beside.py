@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What costs beside the chips: disks, external addresses and buckets. No grant of chips pays it.
 
-What is there is asked for, and what a plan creates is told by its calls and slices. Boot disks and addresses of the Cloud TPU API's nodes are no resources of the project, and are not
-counted.
+What is there is asked for; what a plan creates follows from its slices and from what the modules
+would do. Boot disks and addresses of the Cloud TPU API's nodes are no resources of the project, and
+are not counted.
 """
 
 from __future__ import annotations

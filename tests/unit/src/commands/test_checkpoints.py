@@ -77,9 +77,7 @@ def test_a_bucket_without_a_slice(lab: Objects) -> None:
     assert "gs://lab/digits: 3 checkpoints, 600.0 GiB, $12.00 a month, 1 leftover of" in done.output
 
 
-def test_no_line_is_wider_than_the_terminal(
-    lab: Objects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_line_is_wider_than_the_terminal(lab: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     three(lab)
     lab.put("digits/200/d/big", AT - 1, 600 << 30)
     terminal = lambda: PlainConsole(force_terminal=True, width=80, color_system=None)  # noqa: E731

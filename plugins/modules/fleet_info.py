@@ -144,7 +144,8 @@ beside:
   description:
     - Disks of this fleet, addresses of its slices on Compute Engine, and O(buckets), each with
       C(what), C(name), C(place), C(kind), C(amount) (gigabytes, or the number of addresses),
-      C(usd_per_month) and C(is_cut), which says that a bucket has more objects than were counted.
+      C(usd_per_month), C(is_cut), which says that a bucket has more objects than were counted, and
+      for a bucket C(usd_per_gb_month).
   returned: success
   type: list
   elements: dict

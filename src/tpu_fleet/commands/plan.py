@@ -36,9 +36,9 @@ def plan(
     """Show what `tpu-fleet apply` would do; change nothing.
 
     Slices to create, change and delete, with their list price per hour, what of it the grant pays
-    and until when; machines to set up, with the roles that would change something; runs to start,
-    restart and stop, and why. What cannot be known, because a worker is not reached, stands under
-    "unknown".
+    and until when; what new disks, buckets and addresses cost; machines to set up, with the roles
+    that would change something; runs to start, restart and stop, and why. What cannot be known,
+    because a worker is not reached, stands under "unknown".
 
     \b
       tpu-fleet plan

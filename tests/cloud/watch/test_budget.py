@@ -37,7 +37,7 @@ def test_it_is_told_once_and_what_is_lost_is_not_made_again(
         "fleet_notify": [{"apprise": hook.url}],
     }
     watched.declare(**wanted, fleet_budget={"per_day": 10})
-    watched.start("--hosts-interval=1")
+    watched.start("--hosts-interval=10")
     watched.until(lambda: spent(watched) > 0)
     assert (hook.titles(), spent(watched) < 10) == ([], True)
     cloud.control("clock", {"advance": 3 * 3600})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -139,10 +140,11 @@ class Watched:
         self._watcher = self.fleet.start(*words)
 
     def end(self) -> None:
-        """End the watcher."""
+        """End the watcher, and forget its count: the next test's day would begin with the gap."""
         if self._watcher is not None:
             self._watcher.send_signal(signal.SIGTERM)
             self._watcher.wait(120)
+        shutil.rmtree(self.fleet.folder / "state" / "watch", ignore_errors=True)
 
     def status(self) -> dict[str, Any]:
         """Return what the watcher last wrote; nothing before its first look."""

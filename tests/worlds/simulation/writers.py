@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -595,7 +596,7 @@ class World:
             for module, name, value in (
                 (bucket_requests, "http", SimpleNamespace(client=fake)),
                 (gang_leader, "Kept", lambda path, spare: Kept(path, spare, self)),
-                (fence_look, "threading", SimpleNamespace(Thread=self._looks_thread)),
+                (fence_look, "threading", SimpleNamespace(Thread=self._looks_thread, Event=Event)),
                 (fence_look, "as_user", users),
                 (terminal, "user_environment", lambda _user: {}),
                 (bucket_guard, "processes", Processes(self)),

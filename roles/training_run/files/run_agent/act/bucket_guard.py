@@ -95,7 +95,7 @@ class BucketGuard:
             time.sleep(0.05)
 
     def _wait(self) -> None:
-        """Wait until the fence is to be read, in parts: a sleep may not count a machine's own."""
+        """Wait for the next read of the fence in parts: a sleep may leave a suspension out."""
         while True:
             time.sleep(min(_PAUSE, self._every))
             due = max(self._asked + self._every, self._heard_at() + _SILENCE * self._every)

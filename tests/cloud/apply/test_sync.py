@@ -31,7 +31,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host import snapshot
 from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import load, record
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import plan
-from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run import definition
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run import definition_text
 from ansible_collections.tpu.fleet.plugins.module_utils._sync import program, worker
 from ansible_collections.tpu.fleet.plugins.module_utils._sync.order import Order, state_hash
 
@@ -140,7 +140,7 @@ class Machine:
         wants = self.place.units / worker.STARTED
         wants.mkdir(parents=True, exist_ok=True)
         for run in runs:
-            text = definition._json(self.defined(run, order.digest))
+            text = definition_text.text_of(self.defined(run, order.digest))
             (self.files.definitions / f"{run}.json").write_text(text)
             (wants / f"tpu-fleet-run@{run}.service").symlink_to("/unit")
         self._wish(there, order)
@@ -260,7 +260,7 @@ def test_a_machine_afterwards_is_as_the_roles_would_have_left_it(machine: Machin
     other.entry = machine.entry
     other.apply(NEW, "digits")
     assert json.loads((machine.folder / "code/toy.json").read_text()) == recorded
-    assert state == definition._json(machine.defined("digits", request["digest"]))
+    assert state == definition_text.text_of(machine.defined("digits", request["digest"]))
 
 
 def test_what_was_changed_by_hand_before_is_still_found(machine: Machine) -> None:
@@ -317,7 +317,7 @@ def test_a_run_that_keeps_its_code_is_not_restarted(machine: Machine) -> None:
     machine.apply(CODE, "digits", "steady")
     steady = machine.files.definitions / "steady.json"
     kept = {**machine.defined("steady", ""), "workdir": "/before"}
-    steady.write_text(definition._json(kept))
+    steady.write_text(definition_text.text_of(kept))
     request = machine.request(NEW)
     machine.sync(request, data(NEW["train.py"]), GO)
     assert machine.reloaded == [("reload-or-restart", ["digits"]), ("reload", ["steady"])]

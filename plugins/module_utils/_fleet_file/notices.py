@@ -91,11 +91,10 @@ def _checkpoints_lost(data: Data) -> Iterator[Notice]:
         folder = checkpoint_folder(run)
         if not isinstance(folder, str) or not folder.startswith("/"):
             continue
-        used = _named(run) or list(slices)
-        holders = {name: _holder(data, name, folder) for name in used if name in slices}
+        holders = [_holder(data, one.name, folder) for one in _slices_of(run, slices)]
         lost = [
             slices[holder]
-            for holder in dict.fromkeys(holders.values())
+            for holder in dict.fromkeys(holders)
             if holder in slices and slices[holder].tier in PREEMPTED
         ]
         if lost:
@@ -114,9 +113,9 @@ def _left_behind(data: Data) -> Iterator[Notice]:
     for field, run in entries(data, "fleet_runs"):
         folder = text_of(run, "checkpoint_dir") or ""
         moving = [
-            name
-            for name in _named(run) or slices
-            if name in slices and len({in_zone(folder, zone) for zone in slices[name].zones}) > 1
+            one.name
+            for one in _slices_of(run, slices)
+            if len({in_zone(folder, zone) for zone in one.zones}) > 1
         ]
         if moving:
             yield Notice(
@@ -163,6 +162,11 @@ def _named(entry: Data) -> list[str]:
     return [name for _index, name in texts_of(entry, "slices")]
 
 
+def _slices_of(entry: Data, slices: Mapping[str, Slice]) -> list[Slice]:
+    """Return the slices of an entry, of those that are declared."""
+    return [slices[name] for name in _named(entry) or slices if name in slices]
+
+
 # -- service accounts --------------------------------------------------------------------------
 
 
@@ -172,11 +176,9 @@ def _no_account(data: Data) -> Iterator[Notice]:
     for field, run in entries(data, "fleet_runs"):
         folder = text_of(run, "checkpoint_dir") or ""
         without = [
-            name
-            for name in _named(run) or slices
-            if name in slices
-            and slices[name].api == COMPUTE
-            and not slices[name].options.get("service_account")
+            one.name
+            for one in _slices_of(run, slices)
+            if one.api == COMPUTE and not one.options.get("service_account")
         ]
         if folder.startswith("gs://") and without:
             yield Notice(

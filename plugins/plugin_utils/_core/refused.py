@@ -72,18 +72,37 @@ class Unreached(AnsibleConnectionFailure):
         return utr
 
 
+def _is_judged(action: Any) -> bool:
+    """Return whether the task judges its result: Ansible asks `until` about no exception."""
+    return bool(action._task.until or action._task.failed_when)
+
+
+def _as_result(error: AnsibleActionFail) -> dict[str, Any]:
+    """Return a failure as the result that a task can judge."""
+    return {**(error.result or {}), "failed": True, "msg": error.message}
+
+
 def once(run: Run) -> Run:
-    """Have the method `run` of an action fail with Refused or Unreached."""
+    """Have the method `run` of an action fail with Refused or Unreached.
+
+    Where the task has `until` or `failed_when`, it returns the failure instead.
+    """
 
     @functools.wraps(run)
-    def refused(*given: Any, **more: Any) -> dict[str, Any]:
-        if Display().verbosity >= _ALL:
-            return run(*given, **more)
+    def refused(action: Any, *given: Any, **more: Any) -> dict[str, Any]:
+        if Display().verbosity >= _ALL and not _is_judged(action):
+            return run(action, *given, **more)
         try:
-            result = run(*given, **more)
-        except (Refused, Unreached):
+            result = run(action, *given, **more)
+            if _is_judged(action):
+                return result
+        except Unreached:
             raise
         except AnsibleActionFail as error:
+            if _is_judged(action):
+                return _as_result(error)
+            if isinstance(error, Refused):
+                raise
             raise Refused(error.message, error.result) from None
         except AnsibleConnectionFailure as error:
             raise Unreached(error.message) from None

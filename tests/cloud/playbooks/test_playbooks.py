@@ -208,3 +208,20 @@ def wait_until(look: Callable[[], bool], limit: float = 240) -> None:
     while not look():
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+def test_a_task_can_judge_the_failure_of_an_action(play: Play, tmp_path: Path) -> None:
+    """Ansible asks `until` and `failed_when` about results only: not about exceptions."""
+    where = tmp_path / "no folder"
+    where.write_text("")
+    writes = {"tpu.fleet.controller_file": {"dest": f"{where}/file", "content": ""}}
+    tasks = [
+        {**writes, "register": "seen", "failed_when": "seen.changed"},
+        {**writes, "register": "seen", "until": "seen is success", "retries": 1, "delay": 0},
+    ]
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(json.dumps([{"hosts": "localhost", "tasks": tasks}]))
+    out = play("ansible-playbook", str(playbook), fleet={}, ok=False)
+    assert "FAILED - RETRYING" in out
+    assert "attempts: 1" in out
+    assert "cannot be written" in out

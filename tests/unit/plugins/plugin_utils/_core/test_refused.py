@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import (
     once,
 )
 
+# An action of a task without conditions of its own.
+ACTION = SimpleNamespace(_task=SimpleNamespace(until=[], failed_when=[]))
 ACTIONS = Path(__file__).resolve().parents[5] / "plugins/action"
 
 
@@ -34,18 +37,18 @@ def test_a_failed_result_is_refused_with_all_that_it_says(
     monkeypatch.setattr(Display, "warning", lambda _self, text: warned.append(text))
 
     @once
-    def run() -> dict[str, Any]:
+    def run(_action: Any) -> dict[str, Any]:
         result = {"failed": True, "msg": "why", "hopeless": True, "warnings": ["careful"]}
         return {**result, "exception": "trace"}
 
     with pytest.raises(Refused) as raised:
-        run()
+        run(ACTION)
     # With its end of line Ansible folds it nowhere.
     assert raised.value.result == {"changed": False, "msg": "why\n", "hopeless": True}
     assert raised.value.omit_exception_key
     assert warned == ["careful"]
     monkeypatch.setattr(Display(), "verbosity", 3)
-    assert run()["exception"] == "trace"
+    assert run(ACTION)["exception"] == "trace"
 
 
 @pytest.mark.parametrize(
@@ -53,13 +56,33 @@ def test_a_failed_result_is_refused_with_all_that_it_says(
 )
 def test_an_error_is_shown_once(error: type[Exception], kind: type[Exception]) -> None:
     @once
-    def run() -> dict[str, Any]:
+    def run(_action: Any) -> dict[str, Any]:
         raise error("why")
 
     with pytest.raises(kind, match=r"^why\n?$") as raised:
-        run()
+        run(ACTION)
     assert getattr(raised.value, "omit_exception_key", False)
 
 
 def test_what_is_well_is_returned() -> None:
-    assert once(lambda: {"changed": True})() == {"changed": True}
+    assert once(lambda _action: {"changed": True})(ACTION) == {"changed": True}
+
+
+@pytest.mark.parametrize("condition", ["until", "failed_when"])
+@pytest.mark.parametrize("error", [None, AnsibleActionFail, Refused])
+def test_a_task_with_conditions_gets_the_failure_to_judge(
+    condition: str, error: type[AnsibleActionFail] | None
+) -> None:
+    # Ansible asks neither of them about an exception: a task would fail at its first try.
+    task = {"until": [], "failed_when": [], condition: ["not ready"]}
+
+    @once
+    def run(_action: Any) -> dict[str, Any]:
+        if error:
+            raise error("why", result={"hopeless": False})
+        return {"failed": True, "msg": "why", "hopeless": False}
+
+    result = run(SimpleNamespace(_task=SimpleNamespace(**task)))
+    assert result["failed"]
+    assert result["hopeless"] is False
+    assert result["msg"].strip() == "why"

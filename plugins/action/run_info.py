@@ -50,8 +50,7 @@ class ActionModule(Declared):
         said = super().act()
         answer = said.get("answer")
         if said.get("failed") or not isinstance(answer, str):
-            failure = {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
-            return {**failure, "hopeless": said.get("hopeless") is True}
+            return {"failed": True, "msg": shown(said.get("msg") or "it said nothing")}
         # A machine without keys has not written any down.
         if about not in (*READERS, "due") or (about == "git_users" and not answer):
             return {"changed": False}

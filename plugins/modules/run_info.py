@@ -41,6 +41,12 @@ options:
     type: list
     elements: str
     default: []
+  wait:
+    description:
+      - For how many seconds at most O(about=back) waits for the runs. It ends at once when all
+        that are not back have failed, which waiting does not change.
+    type: int
+    default: 0
   seen:
     description:
       - With O(about=due), the runs that do not run, each with C(run), C(state) and C(reason), where
@@ -101,10 +107,6 @@ lines:
   type: list
   elements: str
   returned: O(about=due)
-hopeless:
-  description: Whether all runs that are not back have failed, which waiting does not change.
-  type: bool
-  returned: failure of O(about=back)
 """
 
 import json
@@ -135,6 +137,18 @@ def settled(files: RunFiles, due: list[str]) -> list[dict[str, Any]]:
     return [{"run": run, **files.told(run), "state": files.state_now(run)} for run in due]
 
 
+def not_back(files: RunFiles, due: list[str], seconds: float) -> dict[str, str]:
+    """Return the state of each run that is due; empty if all are back within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        states = {run: files.state_now(run) for run in due}
+        missing = [run for run in due if not files.is_back(run)]
+        is_over = time.monotonic() >= deadline or all(states[run] == FAILED for run in missing)
+        if not missing or is_over:
+            return states if missing else {}
+        time.sleep(1.0)
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -149,6 +163,7 @@ def main() -> None:
             },
             "people": {"type": "bool", "default": True},
             "due": {"type": "list", "elements": "str", "default": []},
+            "wait": {"type": "int", "default": 0},
             "seen": {"type": "list", "elements": "dict"},
             "run": {"type": "str", "default": ""},
             "results": {"type": "list", "elements": "str", "default": []},
@@ -178,14 +193,10 @@ def main() -> None:
     elif params["about"] == "due":
         said = settled(RunFiles(), params["due"])
     else:
-        files = RunFiles()
-        said = {run: files.state_now(run) for run in params["due"]}
-        missing = [run for run in params["due"] if not files.is_back(run)]
-        if missing:
-            module.fail_json(
-                msg=", ".join(f"{run}: {state}" for run, state in said.items()),
-                hopeless=all(said[run] == FAILED for run in missing),
-            )
+        states = not_back(RunFiles(), params["due"], params["wait"])
+        if states:
+            module.fail_json(msg=", ".join(f"{run}: {state}" for run, state in states.items()))
+        said = params["due"]
     module.exit_json(changed=False, answer=json.dumps(said))
 
 

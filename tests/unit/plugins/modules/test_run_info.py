@@ -59,11 +59,36 @@ def test_a_run_that_waits_for_the_chips_is_back(
     write(files, "waits", state="pending", queue=queue)
     assert "failed" not in told(capsys, about="back", due=["a", "waits"])
     write(files, "waits", state="pending", queue=None)
-    said = told(capsys, about="back", due=["a", "waits"])
-    assert (said["failed"], said["hopeless"]) == (True, False)
-    # A run that has failed is not waited for.
-    write(files, "waits", state="failed")
-    assert told(capsys, about="back", due=["a", "waits"])["hopeless"] is True
+    assert told(capsys, about="back", due=["a", "waits"])["failed"]
+
+
+def test_runs_are_waited_for_until_they_are_back_or_have_failed(
+    files: RunFiles, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comes = ["running"]
+
+    def sleep(_seconds: float) -> None:
+        write(files, "comes", state=comes.pop())
+
+    monkeypatch.setattr(run_info.time, "sleep", sleep)
+    write(files, "comes", state="pending", queue=None)
+    words = {"about": "back", "due": ["a", "comes"], "wait": 60}
+    assert "failed" not in told(capsys, **words)
+    assert comes == []
+    # Waiting does not change this one: the list of what comes is empty.
+    write(files, "comes", state="failed")
+    assert told(capsys, **words)["msg"] == "a: succeeded, comes: failed"
+
+
+def test_runs_are_waited_for_no_longer_than_is_asked(
+    files: RunFiles, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(files, "late", state="pending", queue=None)
+    clock = [0.0]
+    monkeypatch.setattr(run_info.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(run_info.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+    assert told(capsys, about="back", due=["late"], wait=5)["msg"] == "late: pending"
+    assert clock == [5.0]
 
 
 def test_runs_that_are_due_are_waited_for_while_they_are_between_two_states(

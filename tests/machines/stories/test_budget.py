@@ -192,6 +192,21 @@ class Watched:
         found = re.findall(r"saved step (\d+)", self.collected(name, name, "run.log"))
         return int(found[-1])
 
+    def await_state(self, name: str, state: str) -> dict[str, Any]:
+        """Wait until a run is in a state; return its row."""
+        seen: dict[str, Any] = {}
+
+        def look() -> bool:
+            seen.clear()
+            seen.update(self.row(name))
+            return seen.get("state") == state
+
+        try:
+            wait_until(f"{name} is {state}", look, PATIENCE)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {seen}, {self.titles()}") from None
+        return seen
+
     def begins_after(self, name: str) -> int:
         """Return the step after which the last attempt of a run began, once there is a new one."""
         log = self.fleet.log(name, name)
@@ -256,10 +271,9 @@ def test_it_warns_once_and_then_stops_the_run_and_the_slice(watched: Watched, to
     assert watched.state("own") == "STOPPED"
     fleet.run("tpu-fleet", "slice", "wake", "own")
     assert watched.state("own") == "READY"
-    wait_until("its state", lambda: watched.row("own").get("state") == "stopped", PATIENCE)
-    assert BY_BUDGET.format("own") in watched.row("own")["reasons"]
+    assert BY_BUDGET.format("own") in watched.await_state("own", "stopped")["reasons"]
     fleet.run("tpu-fleet", "start", "own")
-    wait_until("the run", lambda: watched.row("own").get("state") == "running", PATIENCE)
+    watched.await_state("own", "running")
     assert watched.begins_after("own") == saved
     watched.later_look()
     assert watched.state("own") == "READY"
@@ -300,11 +314,8 @@ def test_it_deletes_only_the_slice_whose_checkpoints_are_in_a_bucket(
     watched.later_look()
     fleet.run("tpu-fleet", "slice", "wake", "kept", "own")
     # The watcher sets the new machine up.
-    wait_until("its run", lambda: watched.row("kept").get("state") == "stopped", PATIENCE)
-    assert BY_BUDGET.format("kept") in watched.row("kept")["reasons"]
+    assert BY_BUDGET.format("kept") in watched.await_state("kept", "stopped")["reasons"]
     fleet.run("tpu-fleet", "start", "kept", "own")
     for name in ("kept", "own"):
-        wait_until(
-            f"run {name}", lambda one=name: watched.row(one).get("state") == "running", PATIENCE
-        )
+        watched.await_state(name, "running")
         assert watched.begins_after(name) == saved[name]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.module_utils._host import standing as _standing
 from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import BACK, RunFiles
 from ansible_collections.tpu.fleet.plugins.module_utils._host.standing import (
+    SHOWN,
     TITLE,
     people,
     processes,
@@ -71,6 +75,19 @@ def test_runs(worker: Path) -> None:
     assert [line.split()[0] for line in b["tail"]] == [str(n) for n in range(68, 100)]
     assert "tail" not in c
     assert (e["event"], e["tail"]) == ({}, [])
+
+
+def test_the_watcher_is_given_all_that_it_reads_of_a_run() -> None:
+    read = {one.name for one in fields(RunStatus)}
+    # What is made of a run's files, of its queue, or read by other questions alone.
+    assert read - set(SHOWN) == {"ending", "past", "behind", "behind_user", "archive", "pid"}
+
+
+def test_who_keeps_a_run_stopped(worker: Path) -> None:
+    write(worker, "a", {"run": "a", "state": "stopped"})
+    RunFiles(worker).mark("a").write_text(json.dumps({"by": "budget"}))
+    [run] = worker_words.standing("pair-w0", json.dumps(standing(worker))).runs
+    assert (run.state, run.stopped_by) == ("stopped", "budget")
 
 
 def test_a_run_while_the_disk_is_full_and_one_that_never_began(worker: Path) -> None:

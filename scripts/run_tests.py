@@ -241,8 +241,8 @@ MORE = (
     Stage(
         "lives",
         pytest(
-            *("-n", "2", "tests/worlds/property/test_lives.py"),
-            "tests/worlds/property/test_writers.py",
+            *("-m", "not night", "-n", "2"),
+            *(f"tests/worlds/property/test_{of}.py" for of in ("lives", "writers", "budget")),
         ),
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
         tests=("plugins/module_utils", "roles/training_run/files/run_agent", "tests/worlds"),

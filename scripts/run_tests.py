@@ -98,15 +98,16 @@ API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 # - tests/machines/e2e applies all roles, most of them without declarations, twice, in check mode
 #   and after a reboot, and logs in to the accounts; its test_4_apply.py has drift, check mode,
 #   secrets, a folder of code on all workers, and an id that another account has.
-# - tests/machines/hostile_user declares each of these roles but ray_cluster for a person who
-#   replaces their files; its boards are those of tensorboard_server.
+# - tests/machines/hostile_user declares each of these but ray_cluster and notebook_server, for a
+#   person who replaces their files; its boards are those of tensorboard_server.
 # - tests/cloud/modules has code_checkout and python_env, tests/cloud/run_agent has training_run,
-#   tests/unit/roles/test_definitions.py has the services of ray_cluster.
+#   tests/unit/roles/test_definitions.py has the services of ray_cluster and notebook_server, which
+#   the same code starts as those boards. JupyterLab is a hundred packages on each of two machines.
 NIGHT_SCENARIOS = tuple(
     f"--exclude={role}"
     for role in (
         *("code_checkout", "env_secrets", "host_base", "python_env", "ray_cluster"),
-        *("tensorboard_server", "training_run", "user_accounts", "user_shell"),
+        *("notebook_server", "tensorboard_server", "training_run", "user_accounts", "user_shell"),
     )
 )
 
@@ -240,18 +241,28 @@ MORE = (
     Stage(
         "lives",
         pytest(
-            *("-n", "2", "tests/worlds/property/test_lives.py"),
-            "tests/worlds/property/test_writers.py",
+            *("-m", "not night", "-n", "2"),
+            *(f"tests/worlds/property/test_{of}.py" for of in ("lives", "writers", "budget")),
         ),
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
+        tests=("plugins/module_utils", "roles/training_run/files/run_agent", "tests/worlds"),
+    ),
+    # Each rule of these worlds is seen to fail; CI has a few of them.
+    Stage(
+        "broken_worlds",
+        pytest("-m", "night", "-n", "2", "tests/worlds/property"),
         tests=("plugins/module_utils", "roles/training_run/files/run_agent", "tests/worlds"),
     ),
     Stage("runs", pytest("-x", *RUNS), tests=(*PRODUCT, *RUNS)),
     Stage("people", pytest(*PEOPLE), tests=(*PRODUCT, *PEOPLE)),
     Stage(
         "cloud_rest",
-        pytest(*("-m", "night", "-n", "3", "--dist", "loadfile"), "tests/cloud", *API_REST),
-        tests=(*PRODUCT, "examples/jax", "tests/cloud"),
+        pytest(
+            *("-m", "night", "-n", "3", "--dist", "loadfile"),
+            *("tests/cloud", "local_cloud/tests/api"),
+            *API_REST,
+        ),
+        tests=(*PRODUCT, "examples/jax", "tests/cloud", "local_cloud/tests/api"),
     ),
     Stage(
         "machines_rest",

@@ -31,5 +31,7 @@ SEED = "TPU_FLEET_HOSTILE_SEED"
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the seed, so that any run can be repeated; at the end, where -q does not hide it."""
     seed = os.environ.get(SEED, "20261123")
-    counts = "420 hostile workers for each of 5 commands, 24 for each question of a playbook"
+    counts = (
+        "420 hostile workers for each of 5 commands, 8 (at night 24) for each question of a play"
+    )
     terminalreporter.write_line(f"note: {SEED}={seed}, {counts}")

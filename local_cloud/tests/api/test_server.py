@@ -142,6 +142,8 @@ def test_a_manual_clock(cloud: Emulator) -> None:
     assert get(cloud, f"v2/{ZONE}/nodes/n1").json()["state"] == "READY"
 
 
+# In CI tests of lists have pages of them; this one is about how long so many take.
+@pytest.mark.night
 def test_ten_thousand_nodes(cloud: Emulator) -> None:
     begun = time.monotonic()
     cloud.populate(10_000)
@@ -208,7 +210,9 @@ class Process:
         return self.process.wait(20)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.night), signal.SIGKILL]
+)
 def test_the_process_ends_and_comes_back(tmp_path: Path, number: signal.Signals) -> None:
     """Also when it is killed in the middle of an operation."""
     first = Process(tmp_path)

@@ -109,6 +109,8 @@ def test_the_host_name_is_the_machines_own(container_cloud: ContainerCloud, solo
     assert machine in [item["value"] for item in items if item["key"] == "hostname"]
 
 
+# In CI each role that a stage applies to machines has packages installed.
+@pytest.mark.night
 def test_packages_can_be_installed(container_cloud: ContainerCloud, solo: str) -> None:
     container_cloud.ssh(solo, "sudo apt-get update -qq")
     container_cloud.ssh(solo, "sudo apt-get install -qq --no-install-recommends python3-venv")

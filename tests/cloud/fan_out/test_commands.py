@@ -129,7 +129,11 @@ def sleepers(fleet: Fleet, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[st
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    # One signal is told of as the other is.
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.night), signal.SIGKILL],
+)
 def test_the_commands_end_when_we_do(
     sleepers: tuple[subprocess.Popen[str], list[int]], number: signal.Signals
 ) -> None:
@@ -155,6 +159,8 @@ def test_whoever_reads_may_stop_reading(fleet: Fleet) -> None:
     process.stderr.close()
 
 
+# In CI test_ssh.py has a worker that moved.
+@pytest.mark.night
 def test_a_worker_that_moved_is_found(farm: Farm, tmp_path: Path) -> None:
     """Its address is asked for once, and only it is tried again."""
     fleet = Fleet(tmp_path / "fleet", farm, {"pair": 2})
@@ -377,7 +383,17 @@ def test_who_failed_is_said_and_the_rest_is_done(fleet: Fleet, tree: Path, tmp_p
     assert not list(tmp_path.glob(".tpu-fleet-half*"))
 
 
-@pytest.mark.parametrize("words", [["a"], ["a", "b"], [":/a", ":/b"], ["a", ":/b", ":/c"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [":/a", ":/b"],
+        # Each starts the program; what they come to is the same.
+        *(
+            pytest.param(words, marks=pytest.mark.night)
+            for words in (["a"], ["a", "b"], ["a", ":/b", ":/c"])
+        ),
+    ],
+)
 def test_what_is_not_a_copy(fleet: Fleet, words: list[str]) -> None:
     done = fleet.run("cp", *words)
     assert done.returncode == 2

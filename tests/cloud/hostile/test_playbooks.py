@@ -12,7 +12,7 @@ import string
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -24,12 +24,9 @@ from warm_ansible import run_ansible
 
 ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("TPU_FLEET_HOSTILE_SEED", "20261123"))
-CASES = 24
+# Workers in other hands, of a play in CI and at night: each costs a process for each task.
+CASES, CASES_AT_NIGHT = 8, 24
 HONEST = ("honest-first", "honest-last")
-EVIL = ["evil" + "".join(word) for word in product(string.ascii_lowercase, repeat=2)][:CASES]
-NAMES = [HONEST[0], *EVIL, HONEST[1]]
-HALF = 3 * CASES // 4
-"""So many answer this honestly, to come as far as the next question."""
 ASKED: list[int] = []
 
 # What no plugin of ours can keep Ansible from printing, as docs/security.md says.
@@ -129,10 +126,17 @@ def of_slurp(data: bytes) -> bytes:
 
 
 class Controller:
-    """A folder with a fleet whose workers answer as files say."""
+    """A folder with a fleet whose workers answer as files say; so many of them are evil."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cases: int) -> None:
         self.folder, self.canary = folder, folder / "canary"
+        pairs = islice(product(string.ascii_lowercase, repeat=2), cases)
+        self.evil = ["evil" + "".join(word) for word in pairs]
+        self.names = [HONEST[0], *self.evil, HONEST[1]]
+        # So many answer honestly, to come as far as the next question.
+        self.half = 3 * cases // 4
+        # More than so many of the others have to fail, or the seed makes too little of them.
+        self.few = cases // 3
         for name in ("answers", "state", "victim", "home", "bin", "collected", "tmp"):
             (folder / name).mkdir()
         copytree(ROOT / "playbooks", folder / "playbooks")
@@ -149,7 +153,7 @@ class Controller:
                 "tpu_vm_name": "pair",
                 "tpu_vm_ssh_options": options,
             }
-            for name in NAMES
+            for name in self.names
         }
         variables = {
             "fleet_state_dir": str(folder / "state"),
@@ -160,9 +164,12 @@ class Controller:
             "fleet_git_keys": [{"name": "work", "users": ["alice"], "register": "user"}],
             "fleet_runs": [{"name": "digits", "results": ["best"]}],
             "fleet_mosh": {"target_tags": ["x"]},
-            "asked_workers": [{"host": name, "slice": "pair"} for name in NAMES],
+            "asked_workers": [{"host": name, "slice": "pair"} for name in self.names],
         }
-        groups = {"tpu": {"hosts": hosts}, "tpu_leaders": {"hosts": {name: {} for name in NAMES}}}
+        groups = {
+            "tpu": {"hosts": hosts},
+            "tpu_leaders": {"hosts": {name: {} for name in self.names}},
+        }
         inventory = {"all": {"vars": variables, "children": groups}}
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
         self.before = snapshot(*self.kept)
@@ -181,11 +188,11 @@ class Controller:
         rest: int = 0,
     ) -> None:
         """Write what each worker answers when it is asked by a module or script of this name."""
-        ASKED.append(len(EVIL[rest:]))
+        ASKED.append(len(self.evil[rest:]))
         end = f".{name}" if name else ""
-        for host in (*HONEST, *EVIL[:rest]):
+        for host in (*HONEST, *self.evil[:rest]):
             (self.folder / f"answers/{host}{end}").write_bytes(frame(json.dumps(honest).encode()))
-        for number, host in list(enumerate(EVIL))[rest:]:
+        for number, host in list(enumerate(self.evil))[rest:]:
             chance = random.Random(f"{SEED} {name} {honest} {number}")  # noqa: S311 - repeatable, not secret
             kind = chance.random()
             if kind < 0.1:
@@ -256,8 +263,8 @@ class Controller:
         assert not self.canary.exists()
         assert snapshot(*self.kept) == self.before
         asked = (self.folder / "answers/asked").read_text()
-        assert all(f"{name} " in asked for name in NAMES)
-        self.failed = {name for name in NAMES if re.search(rf"{name} .*failed=[1-9]", recap)}
+        assert all(f"{name} " in asked for name in self.names)
+        self.failed = {name for name in self.names if re.search(rf"{name} .*failed=[1-9]", recap)}
         said = done.stdout + done.stderr
         # Each with its name, and in our words or in Ansible's. What Ansible cannot print at all it
         # warns of, and names the worker in the recap.
@@ -267,9 +274,9 @@ class Controller:
         return done.stdout + done.stderr
 
 
-@pytest.fixture
-def controller(tmp_path: Path) -> Controller:
-    return Controller(tmp_path)
+@pytest.fixture(params=[CASES, pytest.param(CASES_AT_NIGHT, marks=pytest.mark.night)])
+def controller(request: pytest.FixtureRequest, tmp_path: Path) -> Controller:
+    return Controller(tmp_path, request.param)
 
 
 def test_services(controller: Controller) -> None:
@@ -286,7 +293,7 @@ def test_services(controller: Controller) -> None:
             ("ssh", "-G", "-F", written, name), check=True, capture_output=True, text=True
         )
         assert "proxycommand" not in done.stdout
-    assert len(controller.failed) > CASES // 3
+    assert len(controller.failed) > controller.few
 
 
 def test_status(controller: Controller) -> None:
@@ -295,7 +302,7 @@ def test_status(controller: Controller) -> None:
     said = controller.play("status.yml")
     assert said.count("digits: succeeded, attempt 1") >= len(HONEST)
     # Of some, one run is refused, and not the whole answer.
-    assert len(controller.failed) + said.count("its status is not accepted") > CASES // 3
+    assert len(controller.failed) + said.count("its status is not accepted") > controller.few
 
 
 def test_collect(controller: Controller) -> None:
@@ -304,23 +311,23 @@ def test_collect(controller: Controller) -> None:
     # The well-known ways out of a folder, whatever the seed has.
     up = "../../../victim/"
     for host, to in zip(
-        EVIL, (up, f"results/../{up}", f"{controller.folder}/victim/"), strict=False
+        controller.evil, (up, f"results/../{up}", f"{controller.folder}/victim/"), strict=False
     ):
         evil = {**LEFT, "left": [[to, "/srv", "authorized_keys"], ["", "/srv", f"{up}x"]]}
         (controller.folder / f"answers/{host}.left").write_bytes(
             of_run_info(json.dumps(evil).encode())
         )
-    controller.answers("content", "slurp", of_slurp, HALF)
+    controller.answers("content", "slurp", of_slurp, controller.half)
     stat = {"stat": {"exists": True, "isdir": False, "checksum": CONTENT, "size": 7}}
-    controller.answers(stat, "stat", rest=HALF)
+    controller.answers(stat, "stat", rest=controller.half)
     controller.play("collect.yml", "-e", "run=digits")
     kept = controller.folder / "collected/digits"
     for name in HONEST:
         assert (kept / name / "run.log").read_text() == '"content"'
         assert (kept / name / "results/best").read_text() == '"content"'
-    assert {path.name for path in kept.iterdir()} <= set(NAMES)
+    assert {path.name for path in kept.iterdir()} <= set(controller.names)
     assert not any(path.is_symlink() for path in kept.rglob("*"))
-    assert len(controller.failed) > CASES // 3
+    assert len(controller.failed) > controller.few
 
 
 def test_collect_with_rsync(controller: Controller) -> None:
@@ -331,9 +338,11 @@ def test_collect_with_rsync(controller: Controller) -> None:
     script.chmod(0o755)
     controller.before = snapshot(*controller.kept)
     controller.answers({**LEFT, "rsync": True}, "left", of_run_info)
-    controller.answers("content", "slurp", of_slurp, HALF)
+    controller.answers("content", "slurp", of_slurp, controller.half)
     controller.answers(
-        {"stat": {"exists": True, "isdir": False, "checksum": CONTENT}}, "stat", rest=HALF
+        {"stat": {"exists": True, "isdir": False, "checksum": CONTENT}},
+        "stat",
+        rest=controller.half,
     )
     controller.play("collect.yml", "-e", "run=digits")
     calls = [call.split("\n") for call in log.read_text().split("END\n")[:-1]]
@@ -346,7 +355,7 @@ def test_collect_with_rsync(controller: Controller) -> None:
         assert call[reader + 1 : len(options)] == options[reader + 1 :]
         *sources, dest, _end = call[len(options) :]
         host = sources[0].partition(":")[0]
-        assert host in NAMES
+        assert host in controller.names
         assert all(source.startswith(f"{host}:/") for source in sources)
         folder = f"{controller.folder}/collected/digits/{host}/"
         assert dest in (folder, f"{folder}results/")
@@ -358,23 +367,25 @@ def test_finish(controller: Controller) -> None:
     """The name of a run comes from a worker and goes to all others of the slice: never unread."""
     controller.answers(STANDING, "standing", of_run_info)
     controller.answers(LEFT, "left", of_run_info)
-    controller.answers("content", "slurp", of_slurp, HALF)
+    controller.answers("content", "slurp", of_slurp, controller.half)
     controller.answers(
-        {"stat": {"exists": True, "isdir": False, "checksum": CONTENT}}, "stat", rest=HALF
+        {"stat": {"exists": True, "isdir": False, "checksum": CONTENT}},
+        "stat",
+        rest=controller.half,
     )
     controller.answers({"changed": False, "rc": 0, "stdout": "", "stderr": ""})
     controller.play("finish.yml", "-e", "finish=pair")
     runs = {path.name for path in (controller.folder / "collected").iterdir()}
     assert "digits" in runs
     assert all(re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name) for name in runs)
-    assert len(controller.failed) > CASES // 3
+    assert len(controller.failed) > controller.few
 
 
 def test_keys_and_addresses(controller: Controller) -> None:
     """Public keys are public keys, and our address is an address."""
     controller.answers(KEYS, "git_users", of_run_info)
     controller.play("git_keys.yml")
-    assert len(controller.failed) > CASES // 3
+    assert len(controller.failed) > controller.few
     address = "203.0.113.7 5000 10.0.0.1 22"
     controller.answers(address, "address", lambda data: of_run_info(data.strip(b'"')))
     said = controller.play("firewall.yml")
@@ -387,7 +398,9 @@ def test_doctor_and_drill(controller: Controller) -> None:
     controller.answers(DRILLED, "drill")
     # Warnings of a worker Ansible prints by itself, as docs/security.md says.
     loud = {"msg": "\x1b]0;pwned\x07\x9b2J", "changed": False}
-    for host, result in zip(EVIL, ({**loud, "failed": True}, {**DOCTOR, **loud}), strict=False):
+    for host, result in zip(
+        controller.evil, ({**loud, "failed": True}, {**DOCTOR, **loud}), strict=False
+    ):
         (controller.folder / f"answers/{host}.host_doctor").write_text(json.dumps(result))
         (controller.folder / f"answers/{host}.drill").write_text(json.dumps({**DRILLED, **result}))
     said = controller.play("looks.yml")

@@ -203,7 +203,8 @@ def test_an_index_that_is_away_leaves_the_old_environment(run: Run, index: Index
     assert run({"name": "a", "packages": ["base==1.1"]}, {"name": "b"})["rc"] == 0
 
 
-@pytest.mark.parametrize("behind_for", [1, 9])
+# In CI it is asked again; that there is an end tests/unit/…/python_env/test_plan.py has.
+@pytest.mark.parametrize("behind_for", [1, pytest.param(9, marks=pytest.mark.night)])
 def test_a_server_of_the_index_that_is_behind_is_asked_again(
     run: Run, index: Index, monkeypatch: pytest.MonkeyPatch, behind_for: int
 ) -> None:
@@ -335,6 +336,8 @@ build_wheel = build_editable
 """
 
 
+# In CI tests/unit/…/python_env/test_frameworks.py has the index and the packages of each framework.
+@pytest.mark.night
 def test_pytorch_comes_from_its_own_index(run: Run, index: Index) -> None:
     cpu = Index()
     server = serve(cpu)
@@ -532,6 +535,9 @@ def of_another(run: Run, *more: str) -> dict[str, str]:
     return {wanted: lock + "".join(f"{line}\n" for line in more)}
 
 
+# In CI the test before has a lock that is not used, and tests/unit/…/python_env/test_plan.py
+# what of a lock is taken.
+@pytest.mark.night
 def test_no_lock_of_another_worker_adds_a_package(run: Run, index: Index) -> None:
     index.add("evil", "1.0", text="print('evil')\n")
     locks = run({"name": "x", "packages": ["evil"]}, phase="prepare")["locks"]
@@ -545,6 +551,7 @@ def test_no_lock_of_another_worker_adds_a_package(run: Run, index: Index) -> Non
         assert own or "differs in packages that were not requested: evil" in result["text"]
 
 
+@pytest.mark.night
 def test_a_lock_of_another_worker_lacks_no_package_and_breaks_no_declaration(run: Run) -> None:
     ((wanted, lock),) = of_another(run).items()
     without = "".join(f"{line}\n" for line in lock.splitlines() if not line.startswith("pip"))

@@ -86,6 +86,8 @@ def change(cloud: Emulator, module: Any, name: str, args: dict[str, Any], action
     return real
 
 
+# In CI test_tpu_vm.py has a module as Ansible runs it; the tests below call these in this process.
+@pytest.mark.night
 def test_as_ansible_runs_them(cloud: Emulator, tmp_path: Path) -> None:
     done = subprocess.run(
         ["ansible-playbook", str(HERE / "compute_engine.yml")],

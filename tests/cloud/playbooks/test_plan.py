@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import requests
 from emulator import ROOT, Emulator
 
@@ -152,6 +153,9 @@ def test_a_grant_expires_for_what_allows_it(cloud: Emulator, ground: Any) -> Non
     assert done.stderr.endswith("No such command 'allocation'. It is 'grant' now.\n")
 
 
+# In CI tests/cloud/modules/test_bucket_location.py has what is refused, and test_mistakes.py that
+# playbooks begin with their checks.
+@pytest.mark.night
 def test_a_bucket_in_another_region_is_refused_before_anything_changes(
     cloud: Emulator, ground: Any
 ) -> None:

@@ -97,6 +97,8 @@ def told(lab: Emulator, life: Life) -> list[str]:
     return [one.event.name for one in events_of(kept(lab), life)]
 
 
+# In CI the unit test_archive_round.py has answers that are lost and requests that are refused.
+@pytest.mark.night
 @pytest.mark.parametrize(
     "fault",
     [
@@ -133,6 +135,8 @@ def test_an_agent_that_is_killed_goes_on_in_the_same_life(gang: Make, lab: Emula
     harness.wait_until(lambda: log_of(lab) == written(worker), "the whole log", 30)
 
 
+# In CI the unit test_archive_watch.py has the last round, and what a bucket that is away shows.
+@pytest.mark.night
 def test_the_end_of_the_agent_waits_for_the_last_lines(gang: Make, lab: Emulator) -> None:
     more = {"timing": {**harness.TIMING, "archive": 1000.0}}
     (worker,) = gang("echo first; exec sleep 1000", workers=1, **given(lab, **more))
@@ -144,6 +148,7 @@ def test_the_end_of_the_agent_waits_for_the_last_lines(gang: Make, lab: Emulator
     assert "attempt 1" in written(worker)
 
 
+@pytest.mark.night
 def test_a_bucket_that_is_not_there_delays_nothing_and_is_said(
     gang: Make, lab: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

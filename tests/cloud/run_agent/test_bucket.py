@@ -47,6 +47,8 @@ def test_the_status_has_the_marks_time_of_the_newest_whole_checkpoint(
     assert workers[1].wait(saved_at=AT + 60)["bucket"] is None
 
 
+# In CI the unit test_bucket_watch.py has the last look.
+@pytest.mark.night
 def test_what_a_program_saves_at_its_end_is_seen(gang: Make, lab: Objects) -> None:
     (worker,) = gang("sleep 2", workers=1, **given(lab))
     worker.up()
@@ -80,6 +82,8 @@ def test_a_bucket_that_refuses_lets_no_attempt_begin_and_ends_none(
     harness.wait_until(lambda: "it is read again" in worker.log(), "its line")
 
 
+# In CI test_progress.py has a program that hangs, and one that saves in a folder.
+@pytest.mark.night
 def test_a_bucket_that_grows_keeps_a_silent_program_alive_and_one_that_does_not_shows_a_hang(
     gang: Make, lab: Objects
 ) -> None:
@@ -96,6 +100,8 @@ def test_a_bucket_that_grows_keeps_a_silent_program_alive_and_one_that_does_not_
     worker.wait(state="running", attempt=2)
 
 
+# In CI the unit test_bucket_watch.py has slow and silent buckets.
+@pytest.mark.night
 def test_a_bucket_that_does_not_answer_delays_no_end(gang: Make, lab: Objects) -> None:
     workers = gang("while [ ! -e over ]; do sleep 0.1; done", **given(lab))
     for worker in workers:

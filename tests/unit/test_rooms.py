@@ -32,7 +32,7 @@ ROOMS = sorted(path.parent for house in PACKAGES for path in house.glob("*/__ini
 ON_WORKERS = [
     *(
         COLLECTION / f"_{name}"
-        for name in ("apply_agent", "core", "doctor", "host", "roles", "sync")
+        for name in ("apply_agent", "core", "doctor", "host", "queue", "roles", "sync")
     ),
     AGENT,
 ]

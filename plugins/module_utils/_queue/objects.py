@@ -8,8 +8,8 @@ Below the queue's folder:
     code/SHA.tar.gz    the code as it was when the run was submitted
     runs/NAME          the state of a run, also as the metadata "run", so that a list shows it
     waiting/P/T/…      a hint that a run waits: its name sorts by priority and turn
-    running/PERSON/…   a hint that a run of this person has a slice
-    stop/NAME          the wish to stop a run that has a slice
+    running/PERSON/…   a hint that a run of this person has a slice, and how many chips
+    stop/NAME          the wish to stop a run that has a slice, also as the metadata "wish"
     bell               written whenever something is to be done
 
 Each text is canonical JSON with exactly the fields of its type. All who may write to the bucket can
@@ -48,7 +48,7 @@ MOST_GRACE = 300
 """Seconds between the signal that stops a program and SIGKILL."""
 
 DEFINITIONS, CODE, RUNS, STOP = "definitions/", "code/", "runs/", "stop/"
-WAITS, RUNS_NOW, BELL = "waiting/", "running/", "bell"
+WAITS, HOLDS, BELL = "waiting/", "running/", "bell"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SHA = re.compile(r"[0-9a-f]{64}")
@@ -59,7 +59,9 @@ _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 _IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _DURATION = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIGNAL = re.compile(r"(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
+_HOLD = re.compile(r"running/([^/]{1,32})/([^/]{1,40})/([0-9]{1,7})")
 _HINT = re.compile(r"waiting/([0-9])/([0-9]{9})/([^/]{1,32})/([^/]{1,40})")
 T = TypeVar("T")
 
@@ -177,6 +179,13 @@ def _is_command(value: Any) -> bool:
     return sum(len(word) + 1 for word in value) <= MOST_COMMAND
 
 
+def _is_grace(value: Any) -> bool:
+    if not _SPAN.holds(value):
+        return False
+    unit = value.lstrip("0123456789.")
+    return float(value[: -len(unit)]) * _SECONDS[unit] <= MOST_GRACE
+
+
 def _is_options(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
@@ -203,7 +212,7 @@ OPTIONS: dict[str, Rule] = {
     "checkpoint_signal": _matching(_SIGNAL, "a signal such as SIGUSR1"),
     "fail_fast_window": _SPAN,
     "fence": _one_of("folder", "attempt"),
-    "grace": _SPAN,
+    "grace": Rule(_is_grace, f"a duration of at most {MOST_GRACE}s"),
     "hang_after": _SPAN,
     "min_free": _or_none(_TEXT),
     "needs_tpu": _FLAG,
@@ -544,9 +553,27 @@ def hint_of(name: str) -> Hint:
     return Hint(9 - int(found[1]), int(found[2]), found[3], found[4])
 
 
-def holds_name(person: str, run: str) -> str:
-    """Return the name of the hint that a run of a person has a slice."""
-    return f"{RUNS_NOW}{person}/{run}"
+class Hold(NamedTuple):
+    """What an object below running/ says."""
+
+    person: str
+    run: str
+    claims: int
+    chips: int
+
+
+def hold_name(run: Submitted) -> str:
+    """Return the name of the hint that a run of a person has a slice: one for each claim."""
+    return f"{HOLDS}{run.person}/{run.name}/{run.claims}"
+
+
+def hold_of(name: str, metadata: Mapping[str, str]) -> Hold:
+    """Return what such a hint says. Raises Refused."""
+    found, chips = _HOLD.fullmatch(name), metadata.get("chips", "")
+    is_good = isinstance(chips, str) and bool(re.fullmatch("[0-9]{1,5}", chips))
+    if not found or not PERSON.fullmatch(found[1]) or not NAME.fullmatch(found[2]) or not is_good:
+        raise Refused([f"{one_line(name, 100)}: this is no hint of a run that has a slice"])
+    return Hold(found[1], found[2], int(found[3]), int(chips))
 
 
 def of_definition(definition: Definition, turn: int, nonce: str, now: float) -> Submitted:

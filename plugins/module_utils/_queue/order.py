@@ -8,8 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .limits import NO_LIMITS, Limits
+from .limits import NO_LIMITS, Held, Limits, over
 from .objects import DONE, ENDED, WAITING, Submitted
+
+MOST_SHOWN = 4
+"""Slices, or types, that a reason names."""
+_ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth"),
+    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+)
 
 
 @dataclass(frozen=True)
@@ -73,4 +80,102 @@ def places(
     runs: Iterable[Submitted], slices: Iterable[Serving], limit: Limits = NO_LIMITS
 ) -> dict[str, Place]:
     """Return where each run that waits stands, by all runs and all slices that serve the queue."""
-    raise NotImplementedError
+    known = list(runs)
+    serving = list(slices)
+    states = {run.name: run.state for run in known}
+    held = _held(known)
+    busy = _busy(known, serving)
+    before: dict[frozenset[str], int] = {}
+    found = {}
+    for run in in_order(known):
+        fit = [one for one in serving if not unfit(run, one)]
+        why = _hindrance(run, states, serving, fit, held.get(run.person, []), limit)
+        if why:
+            found[run.name] = Place(0, why)
+            continue
+        names = frozenset(one.name for one in fit)
+        position = 1 + sum(count for others, count in before.items() if others & names)
+        before[names] = before.get(names, 0) + 1
+        found[run.name] = Place(position, f"{ordinal(position)} in turn; {_slices(fit, busy)}")
+    return found
+
+
+def _held(runs: Iterable[Submitted]) -> dict[str, list[Held]]:
+    """Return what each person has."""
+    found: dict[str, list[Held]] = {}
+    for run in runs:
+        if run.owner is not None:
+            found.setdefault(run.person, []).append(Held(run.name, run.owner.chips))
+    return found
+
+
+def _busy(runs: Iterable[Submitted], slices: Iterable[Serving]) -> dict[str, str]:
+    """Return why each slice takes no run now."""
+    found = {run.owner.slice: run.name for run in runs if run.owner is not None}
+    return {**found, **{one.name: one.busy for one in slices if one.busy}}
+
+
+def _hindrance(
+    run: Submitted,
+    states: Mapping[str, str],
+    serving: list[Serving],
+    fit: list[Serving],
+    held: list[Held],
+    limit: Limits,
+) -> str:
+    """Return why a run cannot be taken whatever slice is idle; empty if it can."""
+    least = min((one.chips for one in fit), default=0)
+    return (
+        held_back(run, states)
+        or ("" if fit else _no_slice(run, serving))
+        or over(limit, run.person, held, least)
+    )
+
+
+def _no_slice(run: Submitted, serving: list[Serving]) -> str:
+    """Return what no slice that serves the queue has."""
+    if not serving:
+        return "no slice serves the queue"
+    left = [one for one in serving if not run.slices or one.name in run.slices]
+    if not left:
+        return f"no slice is {_some(run.slices, 'or')}"
+    left = [one for one in left if not run.types or one.type in run.types]
+    if not left:
+        among = f" of {_some(run.slices, 'and')}" if run.slices else ""
+        return f"no slice{among} is {_some(run.types, 'or')}"
+    return f"no slice has environment {run.venv}"
+
+
+def _slices(fit: list[Serving], busy: Mapping[str, str]) -> str:
+    """Return what the slices do on which a run could be."""
+    idle = [one.name for one in fit if one.name not in busy]
+    if idle:
+        return f"idle: {_some(idle)}"
+    types = sorted({one.type for one in fit})
+    return "; ".join(
+        f"{name} busy: {_some([_doing(one, busy) for one in fit if one.type == name])}"
+        for name in types[:MOST_SHOWN]
+    )
+
+
+def _doing(one: Serving, busy: Mapping[str, str]) -> str:
+    return f"{one.name} ({busy[one.name]})"
+
+
+def _some(words: Iterable[str], last: str = "") -> str:
+    """Return some words as a list, and how many more there are."""
+    every = list(words)
+    shown = every[:MOST_SHOWN]
+    if len(every) > len(shown):
+        return f"{', '.join(shown)} and {len(every) - len(shown)} more"
+    if last and len(shown) > 1:
+        return f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+    return ", ".join(shown)
+
+
+def ordinal(number: int) -> str:
+    """Return first, second, …; above ten 11th, 12th, …"""
+    if 0 < number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    teens = 10 < number % 100 < 14
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

@@ -105,6 +105,7 @@ class Queue:
         self.chance = chance or random.Random()  # noqa: S311 - which of two waits longer
         self._asking = Asking(pause, self.chance)
         self._silence = Silence()
+        self._texts: dict[str, tuple[bytes, Submitted]] = {}
         self._loose: set[str] = set()  # what may have been claimed, by a write without an answer
 
     # Reading
@@ -119,11 +120,12 @@ class Queue:
         listing = Listing(sent=self._clock())
         for found in self._asking.pages(self._bucket, RUNS):
             try:
-                seen = _seen(found, _text_in(found))
-                listing.runs[seen.run.name] = seen
+                run = self._read_before(found)
+                listing.runs[run.name] = Seen(run, found.generation, found.metageneration)
             except Refused as why:
                 listing.refused[objects.one_line(found.name, 100)] = str(why)
         listing.got = self._clock()
+        self._texts = {name: one for name, one in self._texts.items() if name in listing.runs}
         return listing
 
     def definition(self, sha: str) -> Signed:
@@ -234,7 +236,8 @@ class Queue:
         """Take the next run that fits this slice; None if there is none.
 
         `may` returns why this machine must not run it, as for an unknown signature; it is asked
-        last. The program may begin when this has returned, and not before.
+        last. The program may begin when this has returned, and not before. Its Lease counts from
+        before the call, as the answer may have come long ago where the machine stood still.
         """
         self._settle(owner)
         look = _Look(self, me, limit, may)
@@ -326,6 +329,16 @@ class Queue:
         return listing
 
     # Parts
+
+    def _read_before(self, found: Stored) -> Submitted:
+        """Return a state by its metadata; what the last list had is not read once more."""
+        text = _text_in(found)
+        known = self._texts.get(found.name[len(RUNS) :])
+        if known and known[0] == text:
+            return known[1]
+        run = _seen(found, text).run
+        self._texts[run.name] = (text, run)
+        return run
 
     def _found(self, name: str) -> Seen | None:
         """Read a run's state; a bad object is as good as none."""

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import limits, objects, order
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import Stored
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import present_turn, turn_of
 
 if TYPE_CHECKING:
     from simulation.queue_world import Program, QueueWorld, Slice
 
+PEOPLE = 3
 PROMPT = 90.0
 """Seconds after which nothing of a run begins that was to be stopped, and its end is no success."""
 
@@ -129,15 +131,13 @@ class Rules:
 
     # People
 
-    def submits(
-        self, definition: objects.Definition, turn: int, known: list[objects.Submitted]
-    ) -> None:
+    def submits(self, definition: objects.Definition, known: list[objects.Submitted]) -> None:
         """Note by how many later ones a run may be overtaken."""
-        self.tell(f"{definition.name} is submitted, turn {turn}")
+        self.tell(f"{definition.name} is submitted")
         same = [one for one in known if one.priority == definition.priority]
-        ahead = turn - limits.present_turn(same)
-        people = 3
-        self._most[definition.name] = people * (ahead + 2) + 2 * len(self._world.slices)
+        turn = turn_of(definition.person, definition.priority, known)
+        ahead = turn - present_turn(same)
+        self._most[definition.name] = PEOPLE * (ahead + 2) + 2 * len(self._world.slices)
 
     def _overtakes(self, new: objects.Submitted) -> None:
         """Count which runs are overtaken by one that was submitted later."""

@@ -7,7 +7,7 @@ bucket's server, so that each can fail between any two requests. A world is draw
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -47,6 +47,10 @@ class Shape:
     tend: float = 300.0
     between: float = 200.0
     """Mean seconds between two disturbances of one slice."""
+    meddle: float = 0.15
+    """How often a person stops a run, or retries one, after a submission."""
+    limit: Limits | None = None
+    """None: one that is drawn."""
     take_after: bool | None = None
     """Whether time counts as evidence; None: in every second world."""
 
@@ -332,7 +336,7 @@ class Truth:
 class QueueWorld:
     """One queue with all that is around it."""
 
-    def __init__(self, seed: int, shape: Shape = Shape()) -> None:  # noqa: B008 - it is frozen
+    def __init__(self, seed: int, shape: Shape = Shape()) -> None:
         self.seed, self.shape = seed, shape
         self.chance = random.Random(seed)  # noqa: S311 - repeatable
         self.clockwork = Clockwork()
@@ -341,11 +345,14 @@ class QueueWorld:
         self.weather = Weather(self.chance)
         by_time = shape.take_after
         self.take_after = 600.0 if (seed % 2 if by_time is None else by_time) else None
-        self.limit = self.chance.choice((NO_LIMITS, NO_LIMITS, Limits(runs=2), Limits(chips=12)))
+        drawn = self.chance.choice((NO_LIMITS, NO_LIMITS, Limits(runs=2), Limits(chips=12)))
+        self.limit = drawn if shape.limit is None else shape.limit
         self.slices = [Slice(self, number) for number in range(shape.slices)]
         self.truth: dict[str, Truth] = {}
         self.rules = Rules(self)
         self.nonces = 0
+        self.words = ""
+        """A world ends when a rule is broken by these words; empty: never before its end."""
         self.deadline = 0.0
         self._submitted = 0
 
@@ -420,9 +427,9 @@ class QueueWorld:
             if is_steady:
                 while self.is_open(name) and self.clockwork.now < self.shape.trouble:
                     self.clockwork.sleep(20.0)
-            elif chance.random() < 0.15:
+            elif chance.random() < self.shape.meddle:
                 self._stop_one(queue, person)
-            elif chance.random() < 0.2:
+            elif chance.random() < self.shape.meddle:
                 self._retry_one(queue, person)
 
     def wall(self, host: Host) -> float:
@@ -436,7 +443,7 @@ class QueueWorld:
         signed = Signed(objects.definition_text(definition), "signature")
         known = self._until_answered(queue.all).states
         turn = limits.turn_of(definition.person, definition.priority, known)
-        self.rules.submits(definition, turn, known)
+        self.rules.submits(definition, known)
         self._until_answered(lambda: self._submitted_once(queue, definition, signed, turn))
 
     def _submitted_once(
@@ -465,7 +472,11 @@ class QueueWorld:
     def _retry_one(self, queue: Queue, person: str) -> None:
         for name, truth in self.truth.items():
             state = self.state(name)
-            if state and name.startswith(person) and state.state in (objects.FAILED, objects.STOPPED):
+            if (
+                state
+                and name.startswith(person)
+                and state.state in (objects.FAILED, objects.STOPPED)
+            ):
                 truth.is_bad = False
                 self._until_answered(lambda name=name: queue.retry(name, person))
                 return
@@ -576,12 +587,13 @@ class QueueWorld:
         for slice_ in self.slices:
             slice_.create()
             self.clockwork.spawn(self.network, partial(self.disturbs, slice_))
-        self.clockwork.run(self.shape.trouble)
+        self._run(self.shape.trouble)
         self.weather.is_calm = True
         for slice_ in self.slices:
             self.clockwork.thaw(slice_)
         self._calm()
-        self.rules.at_the_end()
+        if not self._is_found():
+            self.rules.at_the_end()
         for host in (*self.slices, *people, *controllers, self.network):
             self.clockwork.kill(host)
         return self.rules.broken
@@ -590,5 +602,26 @@ class QueueWorld:
         longest = self.shape.work[1]
         rounds = 2 + 3 * self.shape.runs / self.shape.slices
         until = self.clockwork.now + 3000.0 + longest * rounds
-        while self.clockwork.now < until and not self.rules.is_over():
+        while self.clockwork.now < until and not self.rules.is_over() and not self._is_found():
             self.clockwork.run(self.clockwork.now + 60.0)
+
+    def _run(self, until: float) -> None:
+        while self.clockwork.now < until and not self._is_found():
+            self.clockwork.run(min(until, self.clockwork.now + 60.0))
+
+    def _is_found(self) -> bool:
+        return bool(self.words) and any(self.words in one for one in self.rules.broken)
+
+    def told(self) -> str:
+        """Return what happened, and before that what was broken."""
+        return "\n".join([*self.rules.broken, *self.rules.story])
+
+
+def worlds(seeds: Iterable[int], shape: Shape, words: str) -> QueueWorld | None:
+    """Live one world after the other until a rule is broken in one by these words; return it."""
+    for seed in seeds:
+        world = QueueWorld(seed, shape)
+        world.words = words
+        if any(words in one for one in world.live()):
+            return world
+    return None

@@ -16,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import make
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
 from ..show.output import Tagged, colours_here, exit_code, problems
+from ..workers.archive.declared import Archives
 from ..workers.archive.logs import ArchivedLog
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import NO_CONFIG, Known, fold, place_of
@@ -26,6 +27,7 @@ from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
 from .since import moment
+from .submitted import archive_of
 
 KEEPALIVE = 5.0
 """Seconds between keepalives; an unreachable machine is noticed within three of them."""
@@ -104,7 +106,7 @@ def read(follower: Follower) -> int:
     metavar="TIME",
     help="From the last place known to be older: 30m, 22:00, 2026-11-20T08:00.",
 )
-@click.argument("run", type=NameOf("runs"), callback=checked_name)
+@click.argument("run", type=NameOf("runs submitted"), callback=checked_name)
 @click.pass_context
 def logs(
     context: click.Context,
@@ -134,7 +136,8 @@ def logs(
         raise click.UsageError("--tail and --since both set the start: give one of them")
 
     def show() -> int:
-        archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many, worker))
+        archives = Archives(elsewhere=archive_of)
+        archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many, worker), archives)
         known, names = workers_here(many, worker, archive)
         view = View() if len(names) == 1 else Tagged(names, colours_here(sys.stdout))
         wanted = WantedLogs(

@@ -241,7 +241,7 @@ MORE = (
         "lives",
         pytest(
             *("-n", "2", "tests/worlds/property/test_lives.py"),
-            "tests/worlds/property/test_writers.py",
+            *(f"tests/worlds/property/test_{name}.py" for name in ("queue", "writers")),
         ),
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
         tests=("plugins/module_utils", "roles/training_run/files/run_agent", "tests/worlds"),

@@ -24,6 +24,8 @@ class Rules:
         self.broken: list[str] = []
         self.story: list[str] = []
         self.open: set[str] = set()
+        self.states: dict[str, objects.Submitted] = {}
+        """What the bucket has of each run, in the order in which they were submitted."""
         self._world = world
         self._programs: list[Program] = []
         self._ends: Counter[tuple[str, int]] = Counter()
@@ -32,6 +34,7 @@ class Rules:
         self._overtaken: Counter[str] = Counter()
         self._most: dict[str, float] = {}
         self._order: dict[str, int] = {}
+        self._waiting: dict[int, dict[str, objects.Submitted]] = {}
         self.given_back = 0
 
     def broke(self, what: str) -> None:
@@ -51,8 +54,11 @@ class Rules:
         old = objects.run_of(before.data) if before else None
         self.tell(f"{host.name}: {new.name} {new.state} claim {new.claims} {new.reason}")
         self._step(old, new)
-        if new.state == objects.WAITING and old is None:
-            self._order[new.name] = len(self._order)
+        self.states[new.name] = new
+        self._order.setdefault(new.name, len(self._order))
+        self._waiting.setdefault(new.priority, {}).pop(new.name, None)
+        if new.state == objects.WAITING:
+            self._waiting[new.priority][new.name] = new
         if new.state in objects.ENDED:
             self._ended(host, new)
         else:
@@ -103,7 +109,7 @@ class Rules:
         self._alone(program)
         self._within_limits(program, run)
         for name in run.after:
-            before = self._world.state(name)
+            before = self.states.get(name)
             if before is None or before.state != objects.DONE:
                 self.broke(f"{run.name} began before {name} was done")
         if self._is_late((run.name, run.round), self._world.clockwork.now):
@@ -141,18 +147,11 @@ class Rules:
 
     def _overtakes(self, new: objects.Submitted) -> None:
         """Count which runs are overtaken by one that was submitted later."""
-        world = self._world
-        if world.limit != limits.NO_LIMITS:
+        if self._world.limit != limits.NO_LIMITS or new.round > 1:
             return
-        for name in self.open:
-            seen = world.bucket.items.get(objects.RUNS + name)
-            if name == new.name or seen is None or name not in self._order:
-                continue
-            if self._order[name] > self._order.get(new.name, 0):
-                continue
-            run = objects.run_of(seen.data)
-            is_same = run.state == objects.WAITING and run.priority == new.priority
-            if not is_same or run.after or run.types or run.round > 1 or new.round > 1:
+        mine = self._order[new.name]
+        for name, run in self._waiting[new.priority].items():
+            if self._order[name] > mine or run.after or run.types or run.round > 1:
                 continue
             self._overtaken[name] += 1
             if self._overtaken[name] == int(self._most[name]) + 1:
@@ -160,7 +159,7 @@ class Rules:
 
     def asks_to_stop(self, name: str) -> None:
         """Note that a run may be stopped from now on, in whatever round it is."""
-        run = self._world.state(name)
+        run = self.states.get(name)
         self._asked.add((name, run.round if run else 1))
 
     def asked_to_stop(self, run: objects.Submitted) -> None:
@@ -172,7 +171,7 @@ class Rules:
     def _can_end(self, run: objects.Submitted) -> bool:
         states = {}
         for name in run.after:
-            before = self._world.state(name)
+            before = self.states.get(name)
             states[name] = before.state if before else None
             if before is not None and before.state == objects.WAITING:
                 return self._can_end(before)
@@ -181,13 +180,13 @@ class Rules:
 
     def is_over(self) -> bool:
         """Say whether all that can end has ended."""
-        runs = [self._world.state(name) for name in self.open]
-        submitted = len(self._order) == len(self._world.truth)
-        return submitted and not any(run and self._can_end(run) for run in runs)
+        runs = [self.states.get(name) for name in self.open]
+        has_come = self._world.finished == PEOPLE
+        return has_come and not any(run and self._can_end(run) for run in runs)
 
     def at_the_end(self) -> None:
         """Judge what is left."""
         for name in sorted(self.open):
-            run = self._world.state(name)
+            run = self.states.get(name)
             if run and self._can_end(run):
                 self.broke(f"{name} does not end: {run.state}")

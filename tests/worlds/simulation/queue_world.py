@@ -47,6 +47,8 @@ class Shape:
     tend: float = 300.0
     between: float = 200.0
     """Mean seconds between two disturbances of one slice."""
+    batch: int = 1
+    """Runs that a person submits in one go."""
     meddle: float = 0.15
     """How often a person stops a run, or retries one, after a submission."""
     limit: Limits | None = None
@@ -354,7 +356,8 @@ class QueueWorld:
         self.words = ""
         """A world ends when a rule is broken by these words; empty: never before its end."""
         self.deadline = 0.0
-        self._submitted = 0
+        self.finished = 0
+        """People who have done all they wanted."""
 
     def clock(self) -> float:
         """Return the seconds since the boot that every host has."""
@@ -408,43 +411,51 @@ class QueueWorld:
 
     def submits(self, host: Host, person: str, count: int, is_steady: bool) -> None:
         """Submit runs as one person does; then stop and retry some."""
-        queue, chance = self.queue_of(host), self.chance
-        for number in range(count):
-            self.clockwork.sleep(chance.uniform(0.0, self.shape.trouble / count))
-            name = f"{person}-{number}"
-            own = [one for one in self.truth if one.startswith(person)]
-            after = (chance.choice(own),) if own and chance.random() < 0.15 else ()
-            types = (chance.choice(tuple(TYPES)),) if chance.random() < 0.2 else ()
-            fits = any(not types or one.type in types for one in self.slices)
-            priority = chance.choice((0, 0, 0, 3))
-            definition = Definition(
-                *(name, person, person, ("true",), "jax", self.wall(host)),
-                after=() if is_steady else after,
-                types=types if fits else (),
-                priority=0 if is_steady else priority,
-            )
-            self._submit(queue, definition)
-            if is_steady:
-                while self.is_open(name) and self.clockwork.now < self.shape.trouble:
-                    self.clockwork.sleep(20.0)
-            elif chance.random() < self.shape.meddle:
+        queue, chance, shape = self.queue_of(host), self.chance, self.shape
+        for first in range(0, count, shape.batch):
+            self.clockwork.sleep(chance.uniform(0.0, shape.trouble * shape.batch / count))
+            known = self._until_answered(queue.all).states
+            for number in range(first, min(count, first + shape.batch)):
+                definition = self._drawn(host, person, number, is_steady)
+                known.append(self._submit(queue, definition, known))
+            while is_steady and self.clockwork.now < shape.trouble and self.is_open(known[-1].name):
+                self.clockwork.sleep(20.0)
+            if not is_steady and chance.random() < shape.meddle:
                 self._stop_one(queue, person)
-            elif chance.random() < self.shape.meddle:
+            elif not is_steady and chance.random() < shape.meddle:
                 self._retry_one(queue, person)
+        self.finished += 1
+
+    def _drawn(self, host: Host, person: str, number: int, is_steady: bool) -> Definition:
+        """Return what a person submits next."""
+        chance = self.chance
+        own = [f"{person}-{before}" for before in range(max(0, number - 10), number)]
+        after = (chance.choice(own),) if own and chance.random() < 0.15 else ()
+        types = (chance.choice(tuple(TYPES)),) if chance.random() < 0.2 else ()
+        fits = any(not types or one.type in types for one in self.slices)
+        priority = chance.choice((0, 0, 0, 3))
+        return Definition(
+            *(f"{person}-{number}", person, person, ("true",), "jax", self.wall(host)),
+            after=() if is_steady else after,
+            types=types if fits else (),
+            priority=0 if is_steady else priority,
+        )
 
     def wall(self, host: Host) -> float:
         """Return what a host takes for the time."""
         return max(0.0, START + self.clockwork.now + host.wall_ahead)
 
-    def _submit(self, queue: Queue, definition: Definition) -> None:
+    def _submit(
+        self, queue: Queue, definition: Definition, known: list[objects.Submitted]
+    ) -> objects.Submitted:
         chance = self.chance
         is_bad = chance.random() < 0.07
         self.truth[definition.name] = Truth(definition, chance.uniform(*self.shape.work), is_bad)
         signed = Signed(objects.definition_text(definition), "signature")
-        known = self._until_answered(queue.all).states
         turn = limits.turn_of(definition.person, definition.priority, known)
         self.rules.submits(definition, known)
         self._until_answered(lambda: self._submitted_once(queue, definition, signed, turn))
+        return objects.of_definition(definition, turn, "0" * 32, 0.0)
 
     def _submitted_once(
         self, queue: Queue, definition: Definition, signed: Signed, turn: int
@@ -564,8 +575,7 @@ class QueueWorld:
 
     def state(self, name: str) -> objects.Submitted | None:
         """Return what the bucket has of a run."""
-        found = self.bucket.items.get(objects.RUNS + name)
-        return objects.run_of(found.data) if found else None
+        return self.rules.states.get(name)
 
     def is_open(self, name: str) -> bool:
         """Return whether a run has not ended."""
@@ -601,7 +611,7 @@ class QueueWorld:
     def _calm(self) -> None:
         longest = self.shape.work[1]
         rounds = 2 + 3 * self.shape.runs / self.shape.slices
-        until = self.clockwork.now + 3000.0 + longest * rounds
+        until = 2 * self.shape.trouble + 3000.0 + longest * rounds
         while self.clockwork.now < until and not self.rules.is_over() and not self._is_found():
             self.clockwork.run(self.clockwork.now + 60.0)
 

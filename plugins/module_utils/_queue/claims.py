@@ -30,6 +30,9 @@ BEAT = 30.0
 """Seconds between two renewals of a claim."""
 STOP_LOOK = 5.0
 """Seconds between two looks of an owner for the wish to stop."""
+LISTEN, LOOK, TEND = 1.0, 30.0, 300.0
+"""Seconds between two looks of an idle leader at the bell, at what waits without a bell, and at
+what deaths have left."""
 _GONE = ("PREEMPTED", "TERMINATED", "STOPPED", "SUSPENDED", "DELETING")
 
 

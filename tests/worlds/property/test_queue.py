@@ -8,9 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import claims, limits, objects, order
+from ansible_collections.tpu.fleet.plugins.module_utils._queue import (
+    claims,
+    costs,
+    limits,
+    objects,
+    order,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import store as queue_store
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.costs import Requests
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue, Seen
 from memory_bucket import MemoryBucket
 from simulation.queue_world import QueueWorld, Shape, worlds
@@ -246,3 +253,50 @@ def test_what_is_broken_is_found(
     found = worlds(range(first, first + 60), shape, words)
     assert found is not None, f"no world broke the rule: {words}"
     print(f"seed {found.seed}")
+
+
+def asked_and_expected(shape: Shape) -> tuple[Requests, Requests]:
+    """Return what was asked in a world without trouble, and what costs.py has for that."""
+    world = QueueWorld(1, shape)
+    assert world.live() == []
+    runs = world.rules.states.values()
+    busy = sum((run.ended_at or 0.0) - (run.started_at or 0.0) for run in runs)
+    idle = len(world.slices) * world.clockwork.now - busy
+    tended = costs.of_tending(len(runs)).times(world.clockwork.now / (shape.tend / 2))
+    count = world.bucket.asked
+    asked = Requests(count["put"] + count["patch"] + count["list"], count["get"])
+    once = costs.of_run().times(len(runs))
+    parts = (costs.of_idle_slice(idle, len(runs)), costs.of_busy_slice(busy), once)
+    return asked, tended.plus(*parts)
+
+
+MONTHLY = Shape(
+    *(6, 2),
+    trouble=7000.0,
+    work=(600.0, 1800.0),
+    bell=claims.LISTEN,
+    look=claims.LOOK,
+    tend=claims.TEND,
+    meddle=0.0,
+    limit=limits.Limits(runs=9),
+    is_calm=True,
+    take_after=False,
+)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        MONTHLY,
+        pytest.param(
+            replace(MONTHLY, runs=240, slices=20, trouble=80_000.0, work=(1800.0, 7200.0)),
+            marks=pytest.mark.night,
+        ),
+    ],
+    ids=["hours", "a day on 20 slices"],
+)
+def test_what_is_asked_costs_what_is_said(shape: Shape) -> None:
+    asked, expected = asked_and_expected(shape)
+    assert asked.dollars == pytest.approx(expected.dollars, rel=0.1)
+    assert asked.a == pytest.approx(expected.a, rel=0.15)
+    assert asked.b == pytest.approx(expected.b, rel=0.15)

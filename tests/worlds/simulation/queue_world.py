@@ -53,6 +53,8 @@ class Shape:
     """How often a person stops a run, or retries one, after a submission."""
     limit: Limits | None = None
     """None: one that is drawn."""
+    is_calm: bool = False
+    """Whether nothing goes wrong, and no clock."""
     take_after: bool | None = None
     """Whether time counts as evidence; None: in every second world."""
 
@@ -584,7 +586,7 @@ class QueueWorld:
     def live(self) -> list[str]:
         """Live the world; return which rules were broken."""
         people = [Host(person) for person in PEOPLE]
-        controllers = [Host("watcher"), Host("laptop")]
+        controllers = [Host("watcher"), Host("laptop")][: 1 if self.shape.is_calm else 2]
         steady = self.chance.random() < 0.5
         share = -(-self.shape.runs // len(PEOPLE))
         for host in people:
@@ -593,10 +595,13 @@ class QueueWorld:
             self.clockwork.spawn(host, do)
         for host in controllers:
             self.clockwork.spawn(host, partial(self.controls, host))
-        self.clockwork.spawn(self.network, lambda: self.jumps([*people, *self.slices]))
+        self.weather.is_calm = self.shape.is_calm
+        if not self.shape.is_calm:
+            self.clockwork.spawn(self.network, lambda: self.jumps([*people, *self.slices]))
         for slice_ in self.slices:
             slice_.create()
-            self.clockwork.spawn(self.network, partial(self.disturbs, slice_))
+            if not self.shape.is_calm:
+                self.clockwork.spawn(self.network, partial(self.disturbs, slice_))
         self._run(self.shape.trouble)
         self.weather.is_calm = True
         for slice_ in self.slices:

@@ -105,7 +105,7 @@ class Queue:
         self.chance = chance or random.Random()  # noqa: S311 - which of two waits longer
         self._asking = Asking(pause, self.chance)
         self._silence = Silence()
-        self._texts: dict[str, tuple[bytes, Submitted]] = {}
+        self._texts: dict[str, tuple[str, Submitted]] = {}
         self._loose: set[str] = set()  # what may have been claimed, by a write without an answer
 
     # Reading
@@ -332,11 +332,11 @@ class Queue:
 
     def _read_before(self, found: Stored) -> Submitted:
         """Return a state by its metadata; what the last list had is not read once more."""
-        text = _text_in(found)
+        text = found.metadata.get("run", "")
         known = self._texts.get(found.name[len(RUNS) :])
         if known and known[0] == text:
             return known[1]
-        run = _seen(found, text).run
+        run = _seen(found, _text_in(found)).run
         self._texts[run.name] = (text, run)
         return run
 

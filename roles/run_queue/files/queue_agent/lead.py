@@ -18,13 +18,11 @@ from .decide.duty import Duty, Facts
 from .decide.messages import Order, Report
 from .decide.settings import Places, Settings
 from .shared._queue.bucket import NoAnswer
-from .shared._queue.claims import BEAT, STOP_LOOK, Lease, Outcome
+from .shared._queue.claims import BEAT, LOOK, STOP_LOOK, TEND, Lease, Outcome
 from .shared._queue.objects import FAILED, Definition, Refused, Submitted
 from .shared._queue.store import Queue, Seen, since_boot
 from .shared._roles.venv_paths import venv_path
 
-_LOOK, _TEND = 30.0, 300.0
-"""Seconds between two looks at what waits, and at what deaths left behind."""
 _PAUSE = 5.0  # after a bucket that did not answer
 _AVOIDED = 600.0
 """Seconds for which this slice leaves a run to others that it could not start."""
@@ -100,16 +98,16 @@ class Lead:
         if self.leaving:
             self.doing = self.leaving
             return
-        if self._is_due("tend", _TEND):
+        if self._is_due("tend", TEND):
             self._queue.tend(self._owner, (), self._settings.take_after)
         busy, before = self._in_the_way(), self._busy
         self._busy = busy
         self.doing = f"waits: {busy}" if busy else "waits for a run"
         heard = self._queue.heard()
         news = heard != self._heard or (before and not busy)
-        if busy or not (self._is_due("look", _LOOK) or news):
+        if busy or not (self._is_due("look", LOOK) or news):
             return
-        self._due["look"] = time.monotonic() + _LOOK
+        self._due["look"] = time.monotonic() + LOOK
         self._take_next()
         self._heard = heard
 
@@ -127,6 +125,7 @@ class Lead:
 
     def _take_next(self) -> None:
         own = self._settings
+        sent = since_boot()
         mine = self._queue.claim_next(own.serving(""), self._owner, own.limits, self._may)
         if mine is None:
             return
@@ -144,7 +143,7 @@ class Lead:
             say(f"refused {mine.run.name}: {wrong}")
             self._queue.finish(mine, Outcome(FAILED, one_line(wrong)))
             return
-        self._begin(mine, definition)
+        self._begin(mine, definition, sent)
 
     def _may(self, run: Submitted) -> str:
         """Return why this slice leaves a run to others."""
@@ -156,10 +155,10 @@ class Lead:
             return f"{run.venv} is not built yet on {self._settings.slice}"
         return verdict.unfit(run, self._settings)
 
-    def _begin(self, mine: Seen, definition: Definition) -> None:
+    def _begin(self, mine: Seen, definition: Definition, sent: float) -> None:
         run = mine.run
         self._mine = mine
-        self._lease = Lease(since_boot(), self._settings.take_after)
+        self._lease = Lease(sent, self._settings.take_after)
         self._wished_by, self._since = "", {}
         self._due.update(beat=time.monotonic() + BEAT, wish=time.monotonic() + STOP_LOOK)
         say(f"took {run.name} of {run.person}")

@@ -77,8 +77,7 @@ ABOUT = {
     "fleet_allocations": "What the grant allows. Nothing is created outside it. Without it nothing "
     "is created at all; with `fleet_allocations: unrestricted` only the project's quota limits "
     "what is created. See [grant.md](grant.md).",
-    "fleet_slices": "The slices that you want. Without a slice a fleet is only its people and "
-    "environments.",
+    "fleet_slices": "The slices that you want.",
     "fleet_prices": "Prices that override those of the collection when `tpu-fleet status` shows "
     "costs.",
     "fleet_self_setup": "Where machines find what they set themselves up with when no controller "
@@ -92,8 +91,7 @@ ABOUT = {
     "fleet_project_keys": "SSH keys in the project's metadata, which open **every** machine of the "
     "project.",
     "fleet_mosh": "The firewall rule for mosh.",
-    "fleet_disks": "Data disks, which outlive the slices: what they are, which machines have them, "
-    "and where they are mounted.",
+    "fleet_disks": "Data disks, which outlive the slices.",
     "fleet_checkpoint_buckets": "Buckets for checkpoints.",
     "fleet_service_account": "The account as which slices act, with the least rights.",
 }

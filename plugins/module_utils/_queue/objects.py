@@ -7,6 +7,7 @@ Below the queue's folder:
     definitions/SHA    what a person signed: the text of a definition, and the signature
     code/SHA.tar.gz    the code as it was when the run was submitted
     runs/NAME          the state of a run, also as the metadata "run", so that a list shows it
+    ended/NAME         the state of a run that ended long ago, if runs/ has none of this name
     waiting/P/T/…      a hint that a run waits: its name sorts by priority and turn
     running/PERSON/…   a hint that a run of this person has a slice, and how many chips
     stop/NAME          the wish to stop a run that has a slice, also as the metadata "wish"
@@ -48,7 +49,7 @@ MOST_GRACE = 300
 """Seconds between the signal that stops a program and SIGKILL."""
 
 DEFINITIONS, CODE, RUNS, STOP = "definitions/", "code/", "runs/", "stop/"
-WAITS, HOLDS, BELL = "waiting/", "running/", "bell"
+ENDS, WAITS, HOLDS, BELL = "ended/", "waiting/", "running/", "bell"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SHA = re.compile(r"[0-9a-f]{64}")

@@ -25,6 +25,7 @@ from .objects import (
     BELL,
     CODE,
     DEFINITIONS,
+    ENDS,
     HOLDS,
     RUNNING,
     RUNS,
@@ -46,6 +47,10 @@ FIRST_PAGE = 100
 """Runs that wait, of which a leader hears first."""
 MOST_CHECKED = 200
 """Hints of runs that have slices, of one person, that a leader verifies in one look."""
+KEPT = 7 * 86400.0
+"""Seconds after its end in which a run is in the list of all."""
+MOST_MOVED = 200
+"""Runs that are moved out of it at a time."""
 LOST_ANSWER = "its slice did not hear that it had it"
 
 
@@ -113,10 +118,17 @@ class Queue:
     def read(self, name: str) -> Seen | None:
         """Return a run's state; None if there is no such run. Raises Refused."""
         found = self._asking.again(lambda: self._bucket.get(RUNS + name))
-        return None if found is None else _seen(found, found.data)
+        if found is not None:
+            return _seen(found, found.data)
+        moved = self._asking.again(lambda: self._bucket.get(ENDS + name))
+        # What is written over it is written where there is nothing.
+        return _seen(moved, moved.data, ENDS)._replace(generation=0) if moved else None
 
     def all(self) -> Listing:
-        """Return all runs, by one list; a bad object costs only itself."""
+        """Return all runs but those that ended long ago, by one list.
+
+        A bad object costs only itself.
+        """
         listing = Listing(sent=self._clock())
         for found in self._asking.pages(self._bucket, RUNS):
             try:
@@ -326,6 +338,7 @@ class Queue:
                 self.take_away(seen, why)
         self._tend_wishes(wishes, listing)
         self._tend_hints(hints, holds, listing)
+        self._move_ended(listing)
         return listing
 
     # Parts
@@ -591,6 +604,23 @@ class Queue:
             one = hints.get(name) or holds[name]
             self._quietly(self._bucket.delete, one.name, one.generation)
 
+    def _move_ended(self, listing: Listing) -> None:
+        """Move what ended long ago out of the list, unless something waits for it."""
+        needed = {name for run in listing.states if run.is_open for name in run.after}
+        since = self._now() - KEPT
+        old = [
+            seen
+            for name, seen in listing.runs.items()
+            if (seen.run.ended_at or since) < since and name not in needed
+        ]
+        for seen in old[:MOST_MOVED]:
+            self._quietly(self._move, seen)
+
+    def _move(self, seen: Seen) -> None:
+        text = objects.run_text(seen.run)
+        self._bucket.put(ENDS + seen.run.name, text.encode("ascii"), {"run": text})
+        self._bucket.delete(RUNS + seen.run.name, seen.generation)
+
 
 class _Evidence(NamedTuple):
     """By what `tend` judges owners."""
@@ -649,9 +679,9 @@ class _Look:
         return self._limits[person]
 
 
-def _seen(found: Stored, text: bytes) -> Seen:
+def _seen(found: Stored, text: bytes, where: str = RUNS) -> Seen:
     run = objects.run_of(text)
-    if found.name != RUNS + run.name:
+    if found.name != where + run.name:
         raise Refused([f"name: {run.name} is in the object of another name"])
     return Seen(run, found.generation, found.metageneration)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import claims, objects
+from ansible_collections.tpu.fleet.plugins.module_utils._queue import store as queue_store
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node, Outcome
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import Limits, turn_of
@@ -398,3 +399,45 @@ def test_a_bad_object_costs_only_itself(queue: Queue, bucket: Lossy) -> None:
     assert set(listing.runs) == {"good"}
     assert set(listing.refused) == {"runs/bad", "runs/other"}
     assert take(queue).run.name == "good"
+
+
+def test_what_ended_long_ago_leaves_the_list_and_is_found_by_name(
+    queue: Queue, bucket: Lossy, clock: Clock
+) -> None:
+    for name in ("done", "failed", "before"):
+        submit(queue, name)
+        outcome = Outcome(objects.FAILED if name == "failed" else objects.DONE, attempt=3)
+        queue.finish(take(queue), outcome)
+    submit(queue, "waits", after=("before",), types=("v4-16",))
+    queue.tend()
+    assert len(queue.all().runs) == 4
+    clock.now += queue_store.KEPT + 1
+    queue.tend()
+    assert set(queue.all().runs) == {"before", "waits"}
+    assert queue.read("done").run.state == "done"
+    with pytest.raises(Exists):
+        submit(queue, "done")
+    again = submit(queue, "done", again=True).run
+    assert (again.round, again.attempt, again.state) == (2, 3, "waiting")
+    assert queue.retry("failed", "alice").round == 2
+    assert {"done", "failed"} <= set(queue.all().runs)
+    submit(queue, "later", after=("done",))
+    assert take(queue).run.name == "done"
+
+
+def test_a_run_that_is_retried_while_it_is_moved_stays(
+    queue: Queue, bucket: Lossy, clock: Clock
+) -> None:
+    submit(queue, "lr")
+    queue.finish(take(queue), Outcome(objects.FAILED))
+    clock.now += queue_store.KEPT + 1
+
+    def retried(method: str, name: str) -> str:
+        if (method, name) == ("delete", "runs/lr"):
+            bucket.fault = lambda _method, _name: ""
+            assert new_queue(bucket, clock).retry("lr", "bob").state == "waiting"
+        return ""
+
+    bucket.fault = retried
+    queue.tend()
+    assert take(queue).run.round == 2

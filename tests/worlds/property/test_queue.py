@@ -213,6 +213,22 @@ def forget_the_claims(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(claims, "given_back", given_back)
 
 
+def move_what_was_retried(patch: pytest.MonkeyPatch) -> None:
+    def move(self: Any, seen: Seen) -> None:
+        text = objects.run_text(seen.run)
+        self._bucket.put(f"ended/{seen.run.name}", text.encode(), {"run": text})
+        self._bucket.delete(f"runs/{seen.run.name}")
+
+    patch.setattr(Queue, "_move", move)
+
+
+def look_for_nothing_that_was_moved(patch: pytest.MonkeyPatch) -> None:
+    real = MemoryBucket.get
+    patch.setattr(
+        MemoryBucket, "get", lambda self, name: None if "ended/" in name else real(self, name)
+    )
+
+
 PEOPLE = ("alice", "bob", "zoe")
 BROKEN: list[tuple[Break, Shape, str, int]] = [
     (write_over_any, RACES, "was taken from one that has it", 24),
@@ -236,6 +252,8 @@ BROKEN: list[tuple[Break, Shape, str, int]] = [
     (repair_nothing, SMALL, "does not end", 64),
     (forget_lost_claims, SMALL, "does not end", 210),
     (read_no_evidence, SMALL, "does not end", 1),
+    (move_what_was_retried, MEDDLED, "does not end", 58),
+    (look_for_nothing_that_was_moved, MEDDLED, "does not end", 20),
     (forget_the_claims, SMALL, "goes back", 1),
 ]
 

@@ -600,7 +600,7 @@ class Queue:
         for name, run in running.items():
             if name not in holds:
                 self._quietly(self._hold, run)
-        for name in (hints.keys() - waiting.keys()) | (holds.keys() - running.keys()):
+        for name in sorted((hints.keys() - waiting.keys()) | (holds.keys() - running.keys())):
             one = hints.get(name) or holds[name]
             self._quietly(self._bucket.delete, one.name, one.generation)
 

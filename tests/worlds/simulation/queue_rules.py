@@ -112,8 +112,6 @@ class Rules:
             before = self.states.get(name)
             if before is None or before.state != objects.DONE:
                 self.broke(f"{run.name} began before {name} was done")
-        if self._is_late((run.name, run.round), self._world.clockwork.now):
-            self.broke(f"{run.name} began although it was to be stopped")
 
     def thawed(self, slice_: Slice) -> None:
         """Judge a program that goes on because its machine does."""

@@ -66,7 +66,7 @@ class Weather:
         self.is_calm = False
         self._chance = chance
         self._bad = {
-            "refused": chance.choice((0.0, 0.02, 0.1)),
+            "refused": chance.choice((0.0, 0.02, 0.1, 0.5)),
             "lost": chance.choice((0.0, 0.02, 0.1)),
             "late": chance.choice((0.0, 0.01, 0.03)),
         }
@@ -424,7 +424,7 @@ class QueueWorld:
                 self.clockwork.sleep(20.0)
             if not is_steady and chance.random() < shape.meddle:
                 self._stop_one(queue, person)
-            elif not is_steady and chance.random() < shape.meddle:
+            if not is_steady and chance.random() < shape.meddle:
                 self._retry_one(queue, person)
         self.finished += 1
 
@@ -472,8 +472,9 @@ class QueueWorld:
                 self.rules.broke(f"{definition.name} exists, and is another's")
 
     def _stop_one(self, queue: Queue, person: str) -> None:
-        names = [name for name in self.truth if name.startswith(person)]
-        self.stop(queue, self.chance.choice(names), person)
+        names = sorted(name for name in self.rules.open if name.startswith(person))
+        if names:
+            self.stop(queue, self.chance.choice(names), person)
 
     def stop(self, queue: Queue, name: str, person: str) -> None:
         """Stop a run."""

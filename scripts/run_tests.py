@@ -317,6 +317,8 @@ MORE = (
         pytest("-x", "tests/machines/buckets"),
         tests=(*PRODUCT, "tests/machines/buckets", "tests/worlds/chaos/on_machine"),
     ),
+    # Five small machines, of which two are lost and created again: about ten minutes.
+    Stage("queue", pytest("-x", "tests/machines/queue"), tests=(*PRODUCT, "tests/machines/queue")),
     Stage(
         "drills", pytest("-x", "tests/machines/drills"), tests=(*PRODUCT, "tests/machines/drills")
     ),

@@ -6,7 +6,6 @@ Each worker has a root folder of its own, and a `systemctl` that starts run agen
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import pwd
@@ -15,14 +14,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = [ROOT / "roles" / role / "files" for role in ("run_queue", "training_run")]
+from submitters import PROGRAMS, MachinesBucket, Person, Queue, Seen, archive, objects, parse
+
 KEY = "ab" * 32
 ME = pwd.getpwuid(os.getuid()).pw_name
 PATIENCE = 40.0
@@ -56,20 +54,6 @@ elif command == "stop" and pid():
 """
 
 
-def import_agent() -> None:
-    """Let tests import what lies in roles, where no import path leads."""
-    for path in PROGRAMS:
-        if str(path) not in sys.path:
-            sys.path.insert(0, str(path))
-
-
-import_agent()
-from queue_agent.act.bucket import MachinesBucket  # noqa: E402
-from queue_agent.decide.settings import parse  # noqa: E402
-from queue_agent.shared._queue import objects  # noqa: E402
-from queue_agent.shared._queue.store import Queue, Seen  # noqa: E402
-
-
 def wait_until(look: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """Return the first true answer."""
     deadline = time.monotonic() + seconds
@@ -86,40 +70,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
-
-
-def archive(files: dict[str, str]) -> bytes:
-    """Return an archive of code."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, text in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
-    return packed.getvalue()
-
-
-class Person:
-    """A person of the fleet, with a key."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.name = name
-        self._key = folder / f"{name}.key"
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._key)]
-        subprocess.run(words, check=True)
-
-    @property
-    def signer(self) -> str:
-        """Return the line of allowed_signers."""
-        key = self._key.with_suffix(".key.pub").read_text().split()[:2]
-        return f'{self.name} namespaces="tpu-fleet-queue" {" ".join(key)}\n'
-
-    def signed(self, definition: objects.Definition) -> objects.Signed:
-        """Sign a definition."""
-        text = objects.definition_text(definition)
-        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", "tpu-fleet-queue", "-f", str(self._key)]
-        done = subprocess.run(words, input=text.encode(), capture_output=True, check=True)
-        return objects.Signed(text, done.stdout.decode())
 
 
 class Worker:

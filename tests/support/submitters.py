@@ -15,14 +15,20 @@ PROGRAMS = [ROOT / "roles" / role / "files" for role in ("run_queue", "training_
 sys.path[:0] = [str(path) for path in PROGRAMS if str(path) not in sys.path]
 
 from queue_agent.act.bucket import MachinesBucket  # noqa: E402
-from queue_agent.decide.settings import Settings, parse  # noqa: E402
+from queue_agent.decide.settings import parse  # noqa: E402
 from queue_agent.shared._queue import objects  # noqa: E402
 from queue_agent.shared._queue.store import Queue, Seen  # noqa: E402
 
-__all__ = (
-    *("PROGRAMS", "MachinesBucket", "Person", "Queue", "Seen", "Settings", "archive", "objects"),
+__all__ = [
+    "PROGRAMS",
+    "MachinesBucket",
+    "Person",
+    "Queue",
+    "Seen",
+    "archive",
+    "objects",
     "parse",
-)
+]
 
 
 def archive(files: dict[str, str]) -> bytes:

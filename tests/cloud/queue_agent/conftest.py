@@ -30,15 +30,23 @@ def _load_harness() -> Any:
 harness = _load_harness()
 
 
-@pytest.fixture
-def lab(cloud: Emulator) -> Iterator[Any]:
-    """A lab whose slices end with the test."""
+@pytest.fixture(scope="module")
+def _lab() -> Iterator[Any]:
+    """A bucket, for all tests of a file."""
+    cloud = Emulator()
     made = {"name": "lab", "location": "US-CENTRAL1"}
     asked = f"{cloud.url}storage/v1/b?project={cloud.project}"
     requests.post(asked, json=made, timeout=30).raise_for_status()
     base = Path(tempfile.mkdtemp(prefix="qa"))
-    lab = harness.Lab(base, cloud.url.rstrip("/"))
-    yield lab
-    for worker in lab.workers:
-        worker.clean_up()
+    yield harness.Lab(base, cloud.url.rstrip("/"))
     shutil.rmtree(base, ignore_errors=True)
+    cloud.stop()
+
+
+@pytest.fixture
+def lab(_lab: Any) -> Iterator[Any]:
+    """A lab whose slices end with the test; each test has runs of its own."""
+    yield _lab
+    for worker in _lab.workers:
+        worker.clean_up()
+    _lab.workers.clear()

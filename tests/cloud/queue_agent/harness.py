@@ -23,7 +23,7 @@ from submitters import PROGRAMS, MachinesBucket, Person, Queue, Seen, archive, o
 
 KEY = "ab" * 32
 ME = pwd.getpwuid(os.getuid()).pw_name
-PATIENCE = 40.0
+PATIENCE = 120.0
 SYSTEMCTL = """\
 #!{python} -I
 import os, pathlib, signal, subprocess, sys

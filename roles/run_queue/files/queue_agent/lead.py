@@ -38,7 +38,7 @@ class Lead:
         self.doing = "begins"
         self._settings, self._places, self._queue = settings, places, queue
         self._machine = Machine(places)
-        self._owner = settings.owner(processes.boot_id())
+        self._owner = settings.owner(processes.boot_id(), self._machine.id())
         self._lock = threading.Lock()
         self._reports: dict[int, tuple[Report, float]] = {}
         self._path = places.state / "claim.json"
@@ -73,8 +73,8 @@ class Lead:
                 self._look_for_one()
             else:
                 self._look_after(self._duty)
-        except NoAnswer as error:
-            self.doing = one_line(f"{error}")
+        except (NoAnswer, Refused) as error:
+            self.doing = one_line(f"the queue: {error}")
             self._due["ask"] = time.monotonic() + _PAUSE
         with self._lock:
             self._order = self._ordered()

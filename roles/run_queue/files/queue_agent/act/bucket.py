@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from run_agent.act.bucket_requests import Answer, Bucket, CannotLook
+from run_agent.act.bucket_requests import Answer, Bucket, CannotLook, TooMuch
 from run_agent.decide.values import json_object
 
 from ..decide.settings import Settings
@@ -39,7 +39,11 @@ class MachinesBucket:
         is_code = name.startswith(CODE)
         most = MOST_BYTES if is_code else 2 * MOST_TEXT
         seconds = _SECONDS_FOR_CODE if is_code else _SECONDS
-        answer = self._ask(f"{self._path(name)}?alt=media", most=most, seconds=seconds)
+        try:
+            answer = self._ask(f"{self._path(name)}?alt=media", most=most, seconds=seconds)
+        except TooMuch:
+            # It is there, and nothing that tpu-fleet wrote: its reader refuses what is empty.
+            return Stored(name, 0, 0, {})
         if answer.status != 200:
             return None
         return Stored(name, answer.generation, answer.metageneration, {}, answer.body)
@@ -73,7 +77,10 @@ class MachinesBucket:
         """Return objects whose names begin so, in order, without content; and the next token."""
         query = {"prefix": self._folder + prefix, "maxResults": min(most, _PAGE)}
         more = {"pageToken": token} if token else {}
-        answer = self._ask(f"/o?{urlencode({**query, **more, 'fields': _FIELDS})}")
+        try:
+            answer = self._ask(f"/o?{urlencode({**query, **more, 'fields': _FIELDS})}")
+        except TooMuch as error:
+            raise NoAnswer(str(error)) from error
         found = self._object(answer)
         items, following = found.get("items"), found.get("nextPageToken")
         stored = map(self._stored, items if isinstance(items, list) else ())
@@ -99,6 +106,8 @@ class MachinesBucket:
         self._bucket.renew(seconds)
         try:
             return self._bucket.ask(path, method, data, headers, most)
+        except TooMuch:
+            raise
         except CannotLook as error:
             raise NoAnswer(str(error)) from error
 

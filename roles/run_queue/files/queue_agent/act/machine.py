@@ -19,6 +19,13 @@ class Machine:
         self._places = places
         self._files = RunFiles(places.root)
 
+    def id(self) -> str:
+        """Return the id of this machine's installation, which another machine has not."""
+        try:
+            return (self._places.root / "etc/machine-id").read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            return ""
+
     def declared(self) -> list[dict[str, Any]]:
         """Return the declared runs of this machine, each with its state since the boot."""
         found = []

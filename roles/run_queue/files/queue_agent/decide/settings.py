@@ -94,9 +94,10 @@ class Settings:
         """Return the names of the declared runs."""
         return frozenset(run["name"] for run in self.training["training_run_runs"])
 
-    def owner(self, boot: str) -> Owner:
-        """Return this machine as the owner of a run."""
-        return Owner(self.slice, self.zone, self.type, self.chips, self.node, boot)
+    def owner(self, boot: str, machine: str) -> Owner:
+        """Return this machine as the owner of a run; it has an id where its node's is not given."""
+        node = self.node or machine
+        return Owner(self.slice, self.zone, self.type, self.chips, node, boot)
 
     def serving(self, busy: str) -> Serving:
         """Return this slice as one that serves the queue, and why it takes no run now."""

@@ -32,6 +32,10 @@ class CannotLook(Exception):
     """What stands in the way; the text has the remedy."""
 
 
+class TooMuch(CannotLook):
+    """An answer has more bytes than are read."""
+
+
 class Answer(NamedTuple):
     """What a server answers."""
 
@@ -93,9 +97,10 @@ class _Server:
                 for name in ("generation", "metageneration")
             )
             return Answer(answer.status, body, *numbers)
-        except (http.client.HTTPException, OSError, ValueError) as error:
+        except (http.client.HTTPException, OSError, ValueError, TooMuch) as error:
             self._connection.close()
-            raise CannotLook(f"{self.name} does not answer: {error or 'nothing'}") from error
+            kind = TooMuch if isinstance(error, TooMuch) else CannotLook
+            raise kind(f"{self.name} does not answer: {error or 'nothing'}") from error
 
     def _patience(self) -> float:
         """Return for how long a silent server is waited for."""
@@ -111,7 +116,7 @@ class _Server:
         while part := answer.read1(1 << 16):
             size += len(part)
             if size > most:
-                raise OSError("it says too much")
+                raise TooMuch("it says too much")
             if time.monotonic() > self.deadline:
                 raise OSError("it is too slow")
             yield part

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..._core.checkpoints import bucket_and_folder
 from ..._schema.accelerators import parse
+from ..._schema.durations import seconds_in
 from ..here import is_on
 from ..training_run.definition_text import text_of
 
@@ -90,7 +91,7 @@ def _settings(
         "port": int(own["peer_port_base"]) + _PORTS_OF_RUNS,
         "queue": queue["bucket"],
         "declared_first": queue.get("declared_first") is not False,
-        "take_after": queue.get("take_after"),
+        "take_after": seconds_in(str(queue.get("take_after"))),
         "limits": {key: limits.get(key) for key in ("chips", "runs")},
         "users": {person: [person, *(others.get(person) or ())] for person in persons},
         "secrets": queue.get("secrets") or {},

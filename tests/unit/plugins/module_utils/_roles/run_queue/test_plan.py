@@ -44,6 +44,11 @@ def test_a_slice_that_does_not(queue: dict[str, Any]) -> None:
     assert {file["state"] for file in found["files"]} == {"absent"}
 
 
+def test_a_time_is_seconds_or_none() -> None:
+    assert '"take_after": 3600' in plan(variables(take_after="1h"), DEFAULTS)["settings"]
+    assert '"take_after": null' in plan(variables(take_after=None), DEFAULTS)["settings"]
+
+
 def test_the_key_is_a_file_of_its_own() -> None:
     given = {**variables(), "run_queue_key": "ab" * 32}
     (_settings, key) = plan(given, DEFAULTS)["secret_files"]

@@ -6,5 +6,5 @@ A bucket is the whole queue; no server decides. Each run has one object with its
 the only truth, and each step is a write over the very generation that was read before. The machines
 and the controller use the same code, which needs only the standard library.
 
-May import: nothing.
+May import: _schema.
 """

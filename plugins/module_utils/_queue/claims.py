@@ -12,7 +12,7 @@ A run is taken from its owner only by evidence that its program has ended:
 - the API does not have the node any more, or has it preempted, stopped or under another id;
 - elapsed time, only if `fleet_queue.take_after` is set. Then an owner whose claim was not renewed
   for OWN ends its program, and others wait for LOST or longer, each by a clock of its own that
-  nobody can set and that goes on while a machine is suspended (CLOCK_BOOTTIME).
+  no user can set and that goes on while a machine is suspended (CLOCK_BOOTTIME).
 
 A machine that boots starts no submitted run before it has read that the run is still its own.
 """

@@ -11,7 +11,7 @@ Below the queue's folder:
     waiting/P/T/…      a hint that a run waits: its name sorts by priority and turn
     running/PERSON/…   a hint that a run of this person has a slice, and how many chips
     stop/NAME          the wish to stop a run that has a slice, also as the metadata "wish"
-    bell               written whenever something is to be done
+    bell               written whenever there is something to do
 
 Each text is canonical JSON with exactly the fields of its type. All who may write to the bucket can
 write anything there: one bad object is Refused, and costs only itself.
@@ -25,6 +25,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeVar
+
+from .._schema.values import ENTRY_NAME, NODE_NAME, ZONE_SHAPE
 
 VERSION = 1
 WAITING, RUNNING = "waiting", "running"
@@ -54,11 +56,8 @@ NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SHA = re.compile(r"[0-9a-f]{64}")
 _NONCE = re.compile(r"[0-9a-f]{32}")
-_SLICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _TYPE = re.compile(r"[a-z][a-z0-9]{0,19}-[0-9]{1,6}")
-_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 _IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
-_ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _DURATION = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIGNAL = re.compile(r"(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
@@ -196,7 +195,7 @@ def _is_options(value: Any) -> bool:
 _NAME = _matching(NAME, "a name: a small letter, then up to 39 small letters, digits and dashes")
 _PERSON = _matching(PERSON, "the name of a person in fleet_users")
 _SHA = _matching(SHA, "a SHA-256 of 64 hexadecimal digits")
-_ENTRY_NAME = _matching(_ENTRY, "a name as in the fleet file")
+_ENTRY_NAME = _matching(ENTRY_NAME, "a name as in the fleet file")
 _TIME = Rule(_is_time, "seconds since 1970")
 _LINE = Rule(lambda value: _is_line(value, MOST_REASON), f"a line of at most {MOST_REASON} letters")
 _TEXT = Rule(lambda value: _is_line(value, 1000), "a line of at most 1000 letters")
@@ -204,7 +203,7 @@ _SPAN = _matching(_DURATION, "a duration such as 30s, 10m or 1h")
 _FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 _COUNT = _whole(0, MOST_COUNT)
 _TYPES = _list_of(_matching(_TYPE, "an accelerator type such as v4-8"))
-_SLICES = _list_of(_matching(_SLICE, "the name of a slice"))
+_SLICES = _list_of(_matching(NODE_NAME, "the name of a slice"))
 _STATE = _one_of(*STATES)
 
 OPTIONS: dict[str, Rule] = {
@@ -374,8 +373,8 @@ _DEFINITION_RULES: dict[str, Rule] = {
     "version": _VERSION,
 }
 _OWNER_RULES: dict[str, Rule] = {
-    "slice": _matching(_SLICE, "the name of a slice"),
-    "zone": _matching(_ZONE, "a zone such as us-central2-b"),
+    "slice": _matching(NODE_NAME, "the name of a slice"),
+    "zone": _matching(ZONE_SHAPE, "a zone such as us-central2-b"),
     "type": _matching(_TYPE, "an accelerator type such as v4-8"),
     "chips": _whole(0, MOST_CHIPS),
     "node": _matching(_IDENTITY, "an id of a node"),

@@ -11,11 +11,12 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import (
     claims,
     costs,
+    leading,
     limits,
     objects,
     order,
+    tending,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import store as queue_store
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.costs import Requests
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue, Seen
@@ -27,13 +28,14 @@ RUNS = int(os.environ["TPU_FLEET_PROPERTY_RUNS"])
 SEED = int(os.environ["TPU_FLEET_PROPERTY_SEED"])
 LARGE = Shape(
     *(10_000, 200),
-    trouble=20_000.0,
+    trouble=8000.0,
     work=(60.0, 600.0),
+    tick=5.0,
     bell=30.0,
     look=60.0,
     tend=3600.0,
     between=4000.0,
-    batch=100,
+    batch=500,
 )
 SMALL = Shape(8, 2, trouble=1500.0, between=90.0)
 RACES = Shape(16, 6, trouble=3600.0, work=(30.0, 200.0), bell=1.0)
@@ -151,7 +153,7 @@ def overlook_wishes(patch: pytest.MonkeyPatch) -> None:
 
 def stop_what_was_retried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "wish", lambda self, run: self._wish(run.name)[0])
-    patch.setattr(queue_store, "_concerns", lambda _wish, run: run.is_open)
+    patch.setattr(tending, "_concerns", lambda _wish, run: run.is_open)
 
 
 def overlook_what_is_before(patch: pytest.MonkeyPatch) -> None:
@@ -209,7 +211,7 @@ def forget_lost_claims(patch: pytest.MonkeyPatch) -> None:
 
     def gone(self: Any, seen: Seen, listing: Any, by: Any) -> str:
         why = real(self, seen, listing, by)
-        return "" if why == queue_store.LOST_ANSWER else why
+        return "" if why == leading.LOST_ANSWER else why
 
     patch.setattr(Queue, "_gone", gone)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PEOPLE = 3
 PROMPT = 90.0
-"""Seconds after which nothing of a run begins that was to be stopped, and its end is no success."""
+"""Seconds after a wish to stop a run after which its end is no success."""
 
 
 class Rules:

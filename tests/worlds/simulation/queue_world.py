@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import claims, limits, objects
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import store as queue_store
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer, Stored
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Lease, Node, Outcome
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import NO_LIMITS, Limits
@@ -28,7 +27,6 @@ from simulation.tasks import START, Clockwork, Host, Task
 ZONES = ("us-central2-b", "europe-west4-a")
 TYPES = {"v4-8": 4, "v4-16": 8}
 PEOPLE = ("alice", "bob", "zoe")
-TICK = 1.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,8 @@ class Shape:
     """Seconds in which things go wrong; then all is calm, until everything has ended."""
     work: tuple[float, float] = (60.0, 900.0)
     """Seconds that a program takes at least and at most."""
+    tick: float = 1.0
+    """Seconds between two looks of a leader at its program."""
     look: float = 30.0
     bell: float = 5.0
     """Seconds between two looks at the bell."""
@@ -232,7 +232,7 @@ class Slice(Host):
                     self._look_for_one()
             except NoAnswer:
                 world.clockwork.sleep(5.0)
-            world.clockwork.sleep(TICK if self.disk.get("run") else world.shape.bell)
+            world.clockwork.sleep(world.shape.tick if self.disk.get("run") else world.shape.bell)
 
     def _is_due(self, what: str, seconds: float) -> bool:
         now = self.world.clock()
@@ -380,7 +380,7 @@ class QueueWorld:
             self.nonces += 1
             return f"{self.nonces:032x}"
 
-        return queue_store.Queue(
+        return Queue(
             SentBucket(self, host),
             now=lambda: max(0.0, START + self.clockwork.now + host.wall_ahead),
             clock=self.clock,

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import claims, objects
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import store as queue_store
+from ansible_collections.tpu.fleet.plugins.module_utils._queue import claims, objects, tending
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node, Outcome
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import Limits, turn_of
@@ -337,7 +336,7 @@ def test_a_machine_takes_up_its_own_run_after_a_boot(queue: Queue) -> None:
     ("who", "reason"),
     [
         ({"here": owner_of(PAIR, node="n-2")}, "pair was created again"),
-        ({"here": owner_of(PAIR)}, "its slice did not hear that it had it"),
+        ({"here": owner_of(PAIR)}, "the answer to the claim was lost"),
         ({"nodes": lambda _owner: Node("PREEMPTED", "n-1")}, "pair is preempted"),
         ({"nodes": lambda _owner: Node("", "")}, "pair was deleted"),
         ({"nodes": lambda _owner: Node("READY", "n-9")}, "pair was created again"),
@@ -411,7 +410,7 @@ def test_what_ended_long_ago_leaves_the_list_and_is_found_by_name(
     submit(queue, "waits", after=("before",), types=("v4-16",))
     queue.tend()
     assert len(queue.all().runs) == 4
-    clock.now += queue_store.KEPT + 1
+    clock.now += tending.KEPT + 1
     queue.tend()
     assert set(queue.all().runs) == {"before", "waits"}
     assert queue.read("done").run.state == "done"
@@ -430,7 +429,7 @@ def test_a_run_that_is_retried_while_it_is_moved_stays(
 ) -> None:
     submit(queue, "lr")
     queue.finish(take(queue), Outcome(objects.FAILED))
-    clock.now += queue_store.KEPT + 1
+    clock.now += tending.KEPT + 1
 
     def retried(method: str, name: str) -> str:
         if (method, name) == ("delete", "runs/lr"):

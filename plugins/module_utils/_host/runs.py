@@ -132,8 +132,10 @@ class RunFiles:
         status = self.status(run)
         if status:
             told = {key: value for key, value in status.items() if key not in LONG}
-            there = self.is_declared(run) or self.is_submitted(run)
+            submitted = self.is_submitted(run)
+            there = self.is_declared(run) or submitted
             told = told if there else {**told, "declared": False}
+            told = {**told, "submitted": True} if submitted else told
             return {**told, **self._held(run, told)}
         declared = self.definition(run)
         if declared:

@@ -37,6 +37,7 @@ COLUMNS = (
     Column("SAVED", 4, right=True),
     Column("FOR", 7, right=True),
     Column("WHERE", 9),
+    Column("FROM", 8, if_mixed=True),
 )
 
 
@@ -46,6 +47,7 @@ def described(view: RunView) -> dict[str, Any]:
         "run": view.run,
         "slice": view.slice,
         "user": view.user,
+        "submitted": view.submitted,
         "state": view.state,
         "attempt": view.attempt,
         "step": view.step,
@@ -88,6 +90,7 @@ def cells_of(view: RunView) -> list[str]:
         loss_text(view.loss),
         *("-" if age is None else long(age) for age in (view.saved_age, view.age)),
         fold(view.hosts),
+        "queue" if view.submitted else "fleet file",
     ]
 
 
@@ -136,6 +139,8 @@ def runs(
     Runs in trouble stand first. STATE is the worst of the run's workers, with their number if they
     are in different states; STEP and SPEED are those of the slowest one. SAVED is the time since
     the newest checkpoint was written, FOR the time in this state.
+
+    FROM is where a run stands, if there are submitted ones: in the queue, or in the fleet file.
 
     All workers are asked at once. Behind or below a row stands why it is so: the last error that
     the program printed, or what the run waits for: another run that uses the TPU, a process that

@@ -57,7 +57,7 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SubmitError(
-            f"-f {path}: it cannot be read: {error}. Write a run, or a list"
+            f"--file {path}: it cannot be read: {error}. Write a run, or a list"
         ) from error
     entries = found if isinstance(found, list) else [found]
     places = [
@@ -98,7 +98,7 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
     help="9 goes first.",
 )
 @click.option("--venv", metavar="VENV", help=f"Its environment, or {NONE}.")
-@click.option("--user", default="", metavar="USER", help="User that the program runs as.")
+@click.option("--as", "user", default="", metavar="USER", help="User that the program runs as.")
 @click.option(
     "--checkpoint-dir",
     default="",
@@ -114,13 +114,14 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
 )
 @click.option("--code", metavar="DIR", help=f"Folder of its code, or {NONE}. [default: this one]")
 @click.option(
-    "-f",
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Runs with their keys, as YAML.",
 )
-@click.option("--key", metavar="FILE", help="SSH key that signs. [default: yours, as it is here]")
+@click.option(
+    "--ssh-key", "key", metavar="FILE", help="SSH key that signs. [default: yours, as it is here]"
+)
 @click.option("--again", is_flag=True, help="Take the place of a run of this name that has ended.")
 @click.option("--dry-run", is_flag=True, help="Say what would be submitted, and submit nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -140,14 +141,14 @@ def submit(
 
     The code of this folder is frozen as it is now, without what git ignores, and uploaded once.
     Only the bucket is needed: it works with no slice up, and this computer may be off afterwards.
-    Runs wait by priority; then everybody's first comes before anybody's second. Each is signed with
-    your SSH key, by which the machines know you.
+    Runs wait by priority; then the first of each person comes before the second of any. Each is
+    signed with your SSH key, by which the machines know you.
 
     \b
         tpu-fleet submit -- python train.py --steps 3000
         tpu-fleet submit --name lr --sweep lr=1e-3,3e-4 --sweep seed=1..3 \\
             -- python train.py --lr {lr} --seed {seed}
-        tpu-fleet submit --on v4-8 --after prepare --dry-run -f runs.yml
+        tpu-fleet submit --on v4-8 --after prepare --dry-run --file runs.yml
 
     A file has the keys of the options, as checkpoint_dir, and more keys of a run, as hang_after.
 

@@ -1,4 +1,4 @@
-"""Who submits: the person of the fleet file whose SSH key is here, and a signature with that key.
+"""The person of the fleet file whose SSH key is here, and a signature with that key.
 
 `ssh-keygen` signs, with a key file or through the agent, so a passphrase or a touch stays between
 it and the person. Nothing of a private key is read here.
@@ -90,8 +90,8 @@ def signer_of(users: Iterable[Mapping[str, Any]], given: str | None, login_key: 
     me = _login()
     if len(found) > 1 and me not in found:
         raise SignError(
-            f"Keys of {' and '.join(found)} are here. Name yours with --key FILE, as "
-            "--key ~/.ssh/id_ed25519."
+            f"Keys of {' and '.join(found)} are here. Name yours with --ssh-key FILE, as "
+            "--ssh-key ~/.ssh/id_ed25519."
         )
     if not found:
         raise SignError(_no_key(given, keys, people))
@@ -105,7 +105,7 @@ def _no_key(given: str | None, keys: Sequence[Key], people: Mapping[str, Any]) -
     known = f" ({', '.join(sorted(people))})" if people else ", in which no user has keys"
     return (
         f"{whose[0].upper()}{whose[1:]}{known}. Add your public key to `keys` of your entry there "
-        "and run tpu-fleet apply, or name your key with --key FILE."
+        "and run tpu-fleet apply, or name your key with --ssh-key FILE."
     )
 
 
@@ -122,7 +122,9 @@ def named_key(path: Path) -> Key:
     """Return the key of a file, private or public; raises SignError."""
     beside = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
     if not path.is_file():
-        raise SignError(f"--key {path}: there is no such file. Name a key as ~/.ssh/id_ed25519.")
+        raise SignError(
+            f"--ssh-key {path}: there is no such file. Name a key as ~/.ssh/id_ed25519."
+        )
     if beside.is_file():
         return Key(_first_line(beside), str(path))
     return Key(_run("ssh-keygen", "-y", "-f", str(path)).strip(), str(path))

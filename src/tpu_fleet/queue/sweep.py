@@ -10,9 +10,10 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import VARIABLE_NAME
+
 MOST_RUNS = 1000
 """Runs of one sweep."""
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})")
 
 Arm = Mapping[str, str]
@@ -31,7 +32,7 @@ def read_sweep(texts: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for text in texts:
         key, sign, values = text.partition("=")
-        if not sign or not _KEY.fullmatch(key):
+        if not sign or not VARIABLE_NAME.fullmatch(key):
             raise SweepError(f"--sweep {text}: it has no name. Write it as lr=1e-3,3e-4")
         if key in found:
             raise SweepError(f"--sweep {text}: {key} is there twice. Name all its values in one")

@@ -59,7 +59,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Request:
-    """Who asks, of which fleet, and what is known of the queue."""
+    """The fleet, the person who asks, and what is known of the queue."""
 
     fleet: QueueOfFleet
     person: str
@@ -246,11 +246,11 @@ def _about_person(wanted: Wanted, request: Request) -> Iterator[str]:
     allowed = queue.users_of(person)
     if user not in allowed:
         yield (
-            f"--user {user}: {person} may submit as {' or '.join(allowed)}. fleet_queue.submit_as "
+            f"--as {user}: {person} may submit as {' or '.join(allowed)}. fleet_queue.submit_as "
             f"allows more: {{{person}: [{user}]}}"
         )
     elif user not in [str(one.get("name")) for one in request.fleet.users]:
-        yield f"--user {user}: {_unknown(user, [], 'fleet_users')}"
+        yield f"--as {user}: {_unknown(user, [], 'fleet_users')}"
     for name in wanted.secrets:
         owner = request.fleet.secrets.get(name)
         if owner is None:
@@ -261,7 +261,7 @@ def _about_person(wanted: Wanted, request: Request) -> Iterator[str]:
                 f"it: {{{person}: [{name}]}}"
             )
         elif owner not in (user, "root"):
-            yield f"--secrets {name}: it is for {owner}, and the run is as {user}. Give --user"
+            yield f"--secrets {name}: it is for {owner}, and the run is as {user}. Give --as"
 
 
 def _about_after(

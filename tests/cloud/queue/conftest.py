@@ -104,7 +104,7 @@ class Lab:
         return answer.content
 
     def write(self, name: str, data: bytes) -> None:
-        """Write an object as anybody may who can write to the bucket."""
+        """Write an object, as each account may that can write to the bucket."""
         asked = f"{self.cloud.url}upload/storage/v1/b/lab/o"
         params = {"uploadType": "media", "name": f"queue/{name}"}
         requests.post(asked, params=params, data=data, timeout=30).raise_for_status()

@@ -66,7 +66,7 @@ def test_a_run_that_has_ended_can_be_replaced(lab: Any) -> None:
 
 
 def test_two_people_submit_the_same_name_at_the_same_time(lab: Any) -> None:
-    """Who is second is refused by the bucket itself, as it was free when both looked."""
+    """The bucket itself refuses the second, as the name was free when both looked."""
     first = lab.submit(name="lr", dry_run=True)
     queue = lab.queue()
     lab.submit(person="bob", name="lr")
@@ -197,7 +197,7 @@ def test_the_state_of_another_run_under_a_name_is_refused(lab: Any) -> None:
 def test_the_commands(lab: Any) -> None:
     """As processes; the unit tests of the commands have what they print in other cases."""
     lab.declare()
-    words = ["--name", "lr", "--sweep", "seed=1..2", "--key", str(lab.keys["alice"])]
+    words = ["--name", "lr", "--sweep", "seed=1..2", "--ssh-key", str(lab.keys["alice"])]
     done = lab.run("submit", *words, "--", "python", "train.py", "--seed", "{seed}")
     assert done.returncode == 0, done.stderr
     assert "code of code (no commit)" in done.stdout

@@ -76,7 +76,7 @@ def test_runs_of_a_file(lab: FleetInMemory, tmp_path: Path) -> None:
         {"name": "train", "after": ["prepare"], "hang_after": "30m", "on": ["v4-8"]},
     ]
     (tmp_path / "runs.yml").write_text(json.dumps(runs))
-    words = ["-f", str(tmp_path / "runs.yml"), "--priority", "3"]
+    words = ["--file", str(tmp_path / "runs.yml"), "--priority", "3"]
     done = said(*words, "--json", "--", "python", "train.py")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -87,10 +87,10 @@ def test_runs_of_a_file(lab: FleetInMemory, tmp_path: Path) -> None:
     assert second["why"] == "waits for prepare to end"
     assert (first["priority"], second["options"]) == (3, {"hang_after": "30m"})
     (tmp_path / "runs.yml").write_text("- {nam: x}\n- [1]\n")
-    done = said("-f", str(tmp_path / "runs.yml"))
+    done = said("--file", str(tmp_path / "runs.yml"))
     assert "runs.yml[0].nam = 'x': is not a known key. Did you mean name?" in done.stderr
     (tmp_path / "runs.yml").write_text("a: [")
-    assert "it cannot be read" in said("-f", str(tmp_path / "runs.yml")).stderr
+    assert "it cannot be read" in said("--file", str(tmp_path / "runs.yml")).stderr
 
 
 def test_without_a_key_nothing_is_submitted(lab: FleetInMemory, tmp_path: Path) -> None:

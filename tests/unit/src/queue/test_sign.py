@@ -1,4 +1,4 @@
-"""Whose key is here, and that OpenSSH itself verifies what is signed."""
+"""The person whose key is here, and that OpenSSH itself verifies what is signed."""
 
 from __future__ import annotations
 

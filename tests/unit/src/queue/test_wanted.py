@@ -152,12 +152,12 @@ def test_a_run_without_a_name_has_that_of_its_program(command: list[str], name: 
         ({"on": ["par"]}, "--on par: it is neither a slice that serves the queue nor the type of"),
         ({"on": ["v4-32"]}, "--on v4-32: no slice that serves the queue has this type. Did you"),
         ({"venv": "jaxx"}, "--venv jaxx: it is not in fleet_venvs. Did you mean jax?"),
-        ({"user": "root"}, "--user root: alice may submit as alice or team. fleet_queue.submit_as"),
+        ({"user": "root"}, "--as root: alice may submit as alice or team. fleet_queue.submit_as"),
         ({"secrets": ["hf"]}, "--secrets hf: runs of alice may not have it. fleet_queue.secrets"),
         ({"secrets": ["wand"]}, "--secrets wand: it is not in fleet_secrets. Did you mean wandb?"),
         (
             {"secrets": ["aws"]},
-            "--secrets aws: it is for team, and the run is as alice. Give --user",
+            "--secrets aws: it is for team, and the run is as alice. Give --as",
         ),
         ({"after": ["lr"]}, "--after lr: a run cannot wait for itself. Name another"),
         ({"after": ["end"]}, "--after end: it is not in the queue. Did you mean ended?"),
@@ -190,7 +190,7 @@ def test_runs_of_a_sweep_never_share_checkpoints() -> None:
 
 def test_a_person_whose_name_is_no_user_of_the_fleet() -> None:
     fleet = replace(FLEET, users=[{"name": "team"}])
-    with pytest.raises(SubmitError, match="--user alice: it is not in fleet_users"):
+    with pytest.raises(SubmitError, match="--as alice: it is not in fleet_users"):
         definitions_of(WANTED, None, Request(fleet, "alice", {}), NOW)
 
 

@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import Sto
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import present_turn, turn_of
 
 if TYPE_CHECKING:
-    from simulation.queue_world import Program, QueueWorld, Slice
+    from simulation.queue_world import Program, QueueWorld, Slice, Sweep
 
 PEOPLE = 3
 PROMPT = 90.0
@@ -135,12 +135,15 @@ class Rules:
 
     # People
 
-    def submits(self, definition: objects.Definition, known: list[objects.Submitted]) -> None:
+    def submits(self, definition: objects.Definition, sweep: Sweep) -> None:
         """Note by how many later ones a run may be overtaken."""
         self.tell(f"{definition.name} is submitted")
-        same = [one for one in known if one.priority == definition.priority]
-        turn = turn_of(definition.person, definition.priority, known)
-        ahead = turn - present_turn(same)
+        priority = definition.priority
+        if sweep.counts[priority] == 1:
+            same = [one for one in sweep.known if one.priority == priority]
+            turn = turn_of(definition.person, priority, same)
+            sweep.ahead[priority] = turn - present_turn(same)
+        ahead = sweep.ahead[priority] + sweep.counts[priority] - 1
         self._most[definition.name] = PEOPLE * (ahead + 2) + 2 * len(self._world.slices)
 
     def _overtakes(self, new: objects.Submitted) -> None:

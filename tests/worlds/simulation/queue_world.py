@@ -7,6 +7,7 @@ bucket's server, so that each can fail between any two requests. A world is draw
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -337,6 +338,27 @@ class Truth:
         self.left = self.work
 
 
+class Sweep:
+    """What a person submits in one go, after one look at the queue."""
+
+    def __init__(self, known: list[objects.Submitted]) -> None:
+        self.known = known
+        self.counts: Counter[int] = Counter()
+        """What was submitted of it, by priority."""
+        self.ahead: dict[int, int] = {}
+        """How far its turns are ahead of the queue's, by priority; for the rules."""
+        self._turns: dict[int, int] = {}
+
+    def turn_of(self, definition: Definition) -> int:
+        """Return the turn of the next run."""
+        priority = definition.priority
+        if priority not in self._turns:
+            turn = limits.turn_of(definition.person, priority, self.known)
+            self._turns[priority] = turn
+        self.counts[priority] += 1
+        return self._turns[priority] + self.counts[priority] - 1
+
+
 class QueueWorld:
     """One queue with all that is around it."""
 
@@ -416,11 +438,12 @@ class QueueWorld:
         queue, chance, shape = self.queue_of(host), self.chance, self.shape
         for first in range(0, count, shape.batch):
             self.clockwork.sleep(chance.uniform(0.0, shape.trouble * shape.batch / count))
-            known = self._until_answered(queue.all).states
+            sweep = Sweep(self._until_answered(queue.all).states)
+            name = f"{person}-{first}"
             for number in range(first, min(count, first + shape.batch)):
                 definition = self._drawn(host, person, number, is_steady)
-                known.append(self._submit(queue, definition, known))
-            while is_steady and self.clockwork.now < shape.trouble and self.is_open(known[-1].name):
+                self._submit(queue, definition, sweep)
+            while is_steady and self.clockwork.now < shape.trouble and self.is_open(name):
                 self.clockwork.sleep(20.0)
             if not is_steady and chance.random() < shape.meddle:
                 self._stop_one(queue, person)
@@ -447,17 +470,14 @@ class QueueWorld:
         """Return what a host takes for the time."""
         return max(0.0, START + self.clockwork.now + host.wall_ahead)
 
-    def _submit(
-        self, queue: Queue, definition: Definition, known: list[objects.Submitted]
-    ) -> objects.Submitted:
+    def _submit(self, queue: Queue, definition: Definition, sweep: Sweep) -> None:
         chance = self.chance
         is_bad = chance.random() < 0.07
         self.truth[definition.name] = Truth(definition, chance.uniform(*self.shape.work), is_bad)
         signed = Signed(objects.definition_text(definition), "signature")
-        turn = limits.turn_of(definition.person, definition.priority, known)
-        self.rules.submits(definition, known)
+        turn = sweep.turn_of(definition)
+        self.rules.submits(definition, sweep)
         self._until_answered(lambda: self._submitted_once(queue, definition, signed, turn))
-        return objects.of_definition(definition, turn, "0" * 32, 0.0)
 
     def _submitted_once(
         self, queue: Queue, definition: Definition, signed: Signed, turn: int

@@ -111,8 +111,9 @@ def _of_self_setup(data: Data) -> Iterator[BucketPlace]:
 
 
 def _of_queue(data: Data) -> Iterator[BucketPlace]:
-    queue = data.get("fleet_queue")
-    for address in addresses_in(queue.get("bucket")) if isinstance(queue, Mapping) else ():
+    declared = data.get("fleet_queue")
+    queue: Data = declared if isinstance(declared, Mapping) else {}
+    for address in addresses_in(queue.get("bucket")):
         yield _place("fleet_queue.bucket", address, queue)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import make_room
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
@@ -27,7 +28,7 @@ from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
 from .since import moment
-from .submitted import archive_of
+from .submitted import archive_of, said_of
 
 KEEPALIVE = 5.0
 """Seconds between keepalives; an unreachable machine is noticed within three of them."""
@@ -70,6 +71,9 @@ def workers_here(many: Many, worker: int | None, archive: ArchivedLog) -> tuple[
         with contextlib.suppress(PlayError, TpuError):
             if archive.lives():
                 return Known(NO_CONFIG, Fleet({})), []
+        says = said_of(archive.run)
+        if says:
+            raise click.ClickException(says) from None
         raise
 
 
@@ -87,7 +91,8 @@ def read(follower: Follower) -> int:
     if not any(worker.met or worker.archived for worker in workers):
         # A worker that was not reached may have it.
         if any(worker.none is not None for worker in workers):
-            click.echo(no_such_run(name, follower.watched.others()), err=True)
+            says = said_of(name) or no_such_run(name, follower.watched.others())
+            click.echo(visible(says), err=True)
         return max(1, exit_code(results))
     if follower.wanted.follow:
         for state, names in endings(workers).items():

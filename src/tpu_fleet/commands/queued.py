@@ -98,6 +98,19 @@ def archive_of(run: str) -> str:
     return archive_of_run({key: value for key, value in asked.items() if value != ""})
 
 
+def said_of(run: str) -> str:
+    """Return state and reason of a submitted run in a sentence; empty if there is none."""
+    here = Here.opened()
+    if not here.states([run]):
+        return ""
+    view = here.view()
+    state = next((one for one in view.runs if one.name == run), None)
+    if state is None:
+        return ""
+    why = view.why(state)
+    return f"{run} is {state.state}{f': {why}' if why else ''}."
+
+
 # tpu-fleet runs --queue
 
 

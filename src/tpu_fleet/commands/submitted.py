@@ -33,6 +33,18 @@ def archive_of(run: str) -> str:
     return queued.archive_of(run)
 
 
+def said_of(run: str) -> str:
+    """Return what the queue says of a run, as `lr-2 is waiting: second in turn`; empty if nothing.
+
+    Raises ClickException.
+    """
+    if not mentions_queue():
+        return ""
+    from . import queued
+
+    return queued.said_of(run)
+
+
 def show_queue(wanted: Sequence[str], as_json: bool) -> int:
     """Print the queue, or these runs of it; return the exit code."""
     from . import queued

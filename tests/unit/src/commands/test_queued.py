@@ -175,3 +175,11 @@ def test_a_definition_that_is_refused_is_an_error(lab: FleetInMemory) -> None:
     lab.bucket.items[name] = lab.bucket.items[name]._replace(data=b"{}")
     with pytest.raises(click.ClickException, match="The definition of a is refused"):
         queued.archive_of("a")
+
+
+def test_what_the_queue_says_of_a_run_that_no_worker_has(lab: FleetInMemory) -> None:
+    submitted(lab, "a", "b")
+    claimed(lab)
+    assert queued.said_of("a") == "a is running."
+    assert queued.said_of("b").startswith("b is waiting: first in turn; ")
+    assert queued.said_of("digits") == queued.said_of("c") == ""

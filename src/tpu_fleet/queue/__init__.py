@@ -1,4 +1,4 @@
-"""The queue of submitted runs, from this computer: what is submitted, signed, and what waits.
+"""The queue of submitted runs, from this computer: what is frozen, signed, submitted, what waits.
 
 May import: show, workers.
 """

@@ -1,4 +1,4 @@
-"""One worker's loop: look, report, hear the order, do the one thing due; worker 0 leads as well."""
+"""One worker's loop: look, report, read the order, do the one thing due; worker 0 leads as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A submitted run on this machine: verified, installed, started, removed; nothing is believed.
+"""A submitted run on this machine: verified, installed, started and removed.
 
 What worker 0 orders is a name and the hash of a definition. Each worker reads that from the bucket
 and verifies it itself, before the first byte of it is written.

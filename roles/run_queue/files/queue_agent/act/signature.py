@@ -1,4 +1,4 @@
-"""Whose signature is under a definition? ssh-keygen verifies it against the keys of fleet_users."""
+"""Verify the signature under a definition: ssh-keygen compares it with the keys of fleet_users."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ class Facts:
     """Of the workers that answer."""
     workers: int
     wished_by: str = ""
-    """Who wants it stopped, by the bucket; or empty."""
+    """The person who wants it stopped, by the bucket; or empty."""
     stopped_by: str = ""
-    """Who stopped it on this machine."""
+    """The person who stopped it on this machine; or empty."""
     leaving: str = ""
     """Why the machine, or the slice, has no time left for it."""
     hours: float = 0.0
@@ -132,7 +132,7 @@ def _code(value: Any) -> int | None:
 def is_still(duty: Duty, facts: Facts, seconds: float) -> bool:
     """Return whether no program of the run is alive any more, as far as can be waited for.
 
-    A worker that does not answer has ended its program, as it has heard nothing of worker 0 either.
+    A worker that does not answer has ended its program, because worker 0 is silent for it as well.
     `seconds` is for how long the run has been ending.
     """
     if duty.ending is not None and duty.ending.is_over:

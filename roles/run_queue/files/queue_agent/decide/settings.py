@@ -28,7 +28,7 @@ class Places:
 
     @property
     def state(self) -> Path:
-        """Return the folder of what is to be known after a reboot."""
+        """Return the folder of what the agent needs after a reboot."""
         return self.root / "var/lib/tpu-fleet/queue_agent"
 
     @property

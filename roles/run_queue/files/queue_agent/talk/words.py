@@ -35,4 +35,4 @@ QUEUE = Words(
         "claim": whole(0, 10**9),
     },
 )
-"""A worker reports which run it has; worker 0 orders which one all are to have."""
+"""A worker reports which run it has; worker 0 orders which one all of them get."""

@@ -1,4 +1,4 @@
-"""Whose signature is under a definition? ssh-keygen itself is asked."""
+"""The signature under a definition, as ssh-keygen itself verifies it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Leading(Access):
         """
         self._settle(owner)
         look = _Look(self, me, limit, may)
-        for run, hint in look.in_turn(self._waiting(me)):
+        for run, hint in look.in_turn(self._waiting(me, look)):
             mine = self._taken(run, hint, owner, look)
             if mine is not None:
                 return mine
@@ -102,23 +102,22 @@ class Leading(Access):
 
     # Parts
 
-    def _waiting(self, me: Serving) -> Iterator[tuple[Submitted, Stored]]:
+    def _waiting(self, me: Serving, look: _Look) -> Iterator[tuple[Submitted, Stored]]:
         """Yield the runs that fit a slice by their hints, the next first."""
         for hint in self._asking.pages(self._bucket, WAITS, FIRST_PAGE):
-            run = self._by_hint(hint)
-            if run and objects.hint_name(run) == hint.name and not order.unfit(run, me):
-                yield run, hint
+            with contextlib.suppress(Refused):
+                name = objects.hint_of(hint.name)
+                run = None if look.is_limited(name.person) else self._by_hint(hint, name.run)
+                if run and objects.hint_name(run) == hint.name and not order.unfit(run, me):
+                    yield run, hint
 
-    def _by_hint(self, hint: Stored) -> Submitted | None:
+    def _by_hint(self, hint: Stored, name: str) -> Submitted | None:
+        """Return the run that a hint has; if that is bad, the one that it names."""
         try:
-            return objects.run_of(text_in(hint, "run"))
+            return objects.run_of(text_in(hint))
         except Refused:
-            pass  # its name may be right all the same
-        try:
-            seen = self._found(objects.hint_of(hint.name).run)
+            seen = self._found(name)
             return seen and seen.run
-        except Refused:
-            return None
 
     def _taken(self, run: Submitted, hint: Stored, owner: Owner, look: _Look) -> Seen | None:
         """Take a run that a hint names, unless something stands against it."""
@@ -245,6 +244,10 @@ class _Look:
         """Return why a run cannot be taken at present; empty if it can."""
         states = {name: self._state(name) for name in run.after}
         return order.held_back(run, states) or self._limited(run.person)
+
+    def is_limited(self, person: str) -> bool:
+        """Say whether a person is known to have no more."""
+        return bool(self._limits.get(person))
 
     def _state(self, name: str) -> str | None:
         if name not in self._states:

@@ -36,6 +36,7 @@ LARGE = Shape(
     tend=3600.0,
     between=4000.0,
     batch=500,
+    limit=limits.Limits(runs=80),
 )
 SMALL = Shape(8, 2, trouble=1500.0, between=90.0)
 RACES = Shape(16, 6, trouble=3600.0, work=(30.0, 200.0), bell=1.0)
@@ -247,9 +248,11 @@ def look_for_nothing_that_was_moved(patch: pytest.MonkeyPatch) -> None:
 
 
 PEOPLE = ("alice", "bob", "zoe")
-CROWD = Shape(40, 12, trouble=2500.0, work=(20.0, 60.0), bell=1.0)
+CROWD = Shape(
+    *(40, 12), trouble=2500.0, work=(20.0, 60.0), bell=1.0, batch=7, limit=limits.NO_LIMITS
+)
 BROKEN: list[tuple[Break, Shape, str, int]] = [
-    (write_over_any, CROWD, "was taken from one that has it", 3),
+    (write_over_any, CROWD, "was taken from one that has it", 40),
     (end_what_is_given_back(objects.DONE), SMALL, "although its program is not", 1),
     (end_what_is_given_back(objects.FAILED), SMALL, "although its program did not", 1),
     (write_over_any, RACES, "runs twice", 1),

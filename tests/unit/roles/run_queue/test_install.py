@@ -1,4 +1,4 @@
-"""The queue agent lands on a machine as it is here, with what it shares, and what starts it last."""
+"""The queue agent lands on a machine as it is here, with what it shares; its start comes last."""
 
 from __future__ import annotations
 

@@ -145,9 +145,8 @@ def submit(
     signed with your SSH key, by which the machines know you.
 
     \b
-        tpu-fleet submit -- python train.py --steps 3000
-        tpu-fleet submit --name lr --sweep lr=1e-3,3e-4 --sweep seed=1..3 \\
-            -- python train.py --lr {lr} --seed {seed}
+        tpu-fleet submit -- python train.py
+        tpu-fleet submit --sweep lr=1,2 --sweep n=1..3 -- train.py {lr} {n}
         tpu-fleet submit --on v4-8 --after prepare --dry-run --file runs.yml
 
     A file has the keys of the options, as checkpoint_dir, and more keys of a run, as hang_after.

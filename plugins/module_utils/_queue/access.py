@@ -137,7 +137,10 @@ class Access:
 
     def _swapped(self, new: Submitted, before: Seen | None, exact: bool = False) -> Seen | None:
         """Write a state over another, or where there is none; None: it is another one."""
-        text = objects.run_text(new)
+        try:
+            text = objects.run_text(new)
+        except Refused:
+            return None  # what was read is at a bound of what may be written
         generation = before.generation if before else 0
         metageneration = before.metageneration if before and exact else None
         is_lost = False

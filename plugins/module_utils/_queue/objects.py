@@ -36,17 +36,19 @@ STATES = (WAITING, RUNNING, *ENDED)
 
 MOST_TEXT = 1 << 17
 """Bytes of an object that is read."""
-MOST_STATE = 7000
+MOST_STATE = 7800
 """Bytes of a state, which is in metadata as well; Cloud Storage takes 8 KiB of them."""
 MOST_COMMAND = 1 << 15
 """Characters of a command, with one between words."""
 MOST_TURN = 10**9 - 1
 MOST_COUNT = 10**6
 MOST_CHIPS = 10**5
-MOST_NAMES = 40
+MOST_NAMES = 32
 """Names of runs, types, slices or sets of secrets in one field."""
 MOST_REASON = 300
-"""Characters of a reason."""
+"""Characters of a reason; where they are not ASCII, fewer are written."""
+MOST_WRITTEN = 400
+"""Bytes of a reason that is written, so that the state of each run fits into MOST_STATE."""
 MOST_GRACE = 300
 """Seconds between the signal that stops a program and SIGKILL."""
 
@@ -97,7 +99,10 @@ def sha_of(text: str) -> str:
 def one_line(text: Any, most: int = MOST_REASON) -> str:
     """Return a text on one line that can be a reason."""
     words = "".join(part if part.isprintable() else " " for part in str(text)[: 4 * most]).split()
-    return " ".join(words)[:most]
+    line = " ".join(words)[:most]
+    while len(json.dumps(line)) > max(most, MOST_WRITTEN):
+        line = line[:-1]
+    return line
 
 
 def _object(data: bytes, most: int) -> dict[str, Any]:
@@ -374,7 +379,10 @@ _DEFINITION_RULES: dict[str, Rule] = {
 }
 _OWNER_RULES: dict[str, Rule] = {
     "slice": _matching(NODE_NAME, "the name of a slice"),
-    "zone": _matching(ZONE_SHAPE, "a zone such as us-central2-b"),
+    "zone": Rule(
+        lambda value: _is_line(value, 40) and bool(ZONE_SHAPE.fullmatch(value)),
+        "a zone such as us-central2-b",
+    ),
     "type": _matching(_TYPE, "an accelerator type such as v4-8"),
     "chips": _whole(0, MOST_CHIPS),
     "node": _matching(_IDENTITY, "an id of a node"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
+from ansible_collections.tpu.fleet.plugins.module_utils._queue import claims, objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import Refused
 
 ALICE = objects.Definition(
@@ -67,3 +67,27 @@ def test_hints_sort_as_the_queue_does() -> None:
     for bad in ("waiting/0/1/alice/lr-1", "waiting/0/000000001/Alice/lr-1", "waiting/x"):
         with pytest.raises(Refused):
             objects.hint_of(bad)
+
+
+def test_a_state_with_all_that_it_may_have_can_be_written() -> None:
+    longest = "x" * 40
+    names = [f"{longest[:36]}-{number:03}" for number in range(objects.MOST_NAMES)]
+    full = replace(
+        ALICE,
+        name=longest,
+        person="p" * 32,
+        venv="v" * 63,
+        after=tuple(names),
+        types=tuple(f"t{'y' * 15}{number:03}-999999" for number in range(objects.MOST_NAMES)),
+        slices=tuple(f"s{'z' * 59}{number:03}" for number in range(objects.MOST_NAMES)),
+    )
+    waits = objects.of_definition(full, objects.MOST_TURN, "f" * 32, 99999999999.123456)
+    owner = objects.Owner(
+        "s" * 63, "us-central2-b", "t" * 20 + "-999999", 99999, "n" * 128, "b" * 128
+    )
+    run = claims.claimed(waits, owner, "f" * 32, 99999999999.123456)
+    ends = claims.Outcome(objects.FAILED, "\U0001f600" * 999, -255, 10**9, 10**6)
+    for state in (run, claims.finished(run, ends, "f" * 32, 99999999999.123456)):
+        text = objects.run_text(state)
+        assert len(text) < objects.MOST_STATE - 300
+        assert objects.run_of(text.encode()) == state

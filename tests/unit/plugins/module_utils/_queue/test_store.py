@@ -440,3 +440,17 @@ def test_a_run_that_is_retried_while_it_is_moved_stays(
     bucket.fault = retried
     queue.tend()
     assert take(queue).run.round == 2
+
+
+@pytest.mark.parametrize("more", [{"claims": objects.MOST_COUNT}, {"reason": "\U0001f600" * 300}])
+def test_a_state_at_a_bound_keeps_no_other_waiting(
+    queue: Queue, bucket: Lossy, more: dict[str, Any]
+) -> None:
+    run = replace(submit(queue, "bound").run, **more)
+    for prefix in ("runs/bound", objects.hint_name(run)):
+        text = objects.run_text(run)
+        bucket.put(prefix, text.encode(), {"run": text})
+    submit(queue, "good")
+    taken = [queue.claim_next(PAIR, owner_of(PAIR)) for _ in range(2)]
+    assert "good" in [one.run.name for one in taken if one]
+    queue.tend(owner_of(PAIR, node="n-2"))

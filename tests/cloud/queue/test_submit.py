@@ -194,8 +194,8 @@ def test_the_state_of_another_run_under_a_name_is_refused(lab: Any) -> None:
     assert list(view.refused) == ["runs/copy"]
 
 
-def test_the_commands(lab: Any) -> None:
-    """As processes; the unit tests of the commands have what they print in other cases."""
+def test_the_command_with_a_fleet_file(lab: Any) -> None:
+    """As a process; the unit tests of the commands have what they print in other cases."""
     lab.declare()
     words = ["--name", "lr", "--sweep", "seed=1..2", "--ssh-key", str(lab.keys["alice"])]
     done = lab.run("submit", *words, "--", "python", "train.py", "--seed", "{seed}")
@@ -204,10 +204,8 @@ def test_the_commands(lab: Any) -> None:
     assert "2 runs of alice, as user alice, venv jax, on pair, solo" in done.stdout
     assert "lr-1: first in turn; " in done.stdout
     assert "2 runs submitted. Next: tpu-fleet runs --queue" in done.stdout
-    shown = lab.run("runs", "--queue", "--json")
-    assert shown.returncode == 0, shown.stderr
-    runs = json.loads(shown.stdout)["runs"]
-    assert [(one["run"], one["position"], one["state"]) for one in runs] == [
-        ("lr-1", 1, "waiting"),
-        ("lr-2", 2, "waiting"),
+    runs = look(lab.fleet(), lab.queue(), 0.0).in_order()
+    assert [(run.name, run.person, run.state) for run in runs] == [
+        ("lr-1", "alice", "waiting"),
+        ("lr-2", "alice", "waiting"),
     ]

@@ -86,18 +86,36 @@ def places(
     held = _held(known)
     busy = _busy(known, serving)
     before: dict[frozenset[str], int] = {}
+    kinds: dict[tuple[object, ...], _Fit] = {}
     found = {}
     for run in in_order(known):
-        fit = [one for one in serving if not unfit(run, one)]
-        why = _hindrance(run, states, serving, fit, held.get(run.person, []), limit)
+        kind = (run.slices, run.types, run.venv)
+        fit = kinds.get(kind) or kinds.setdefault(kind, _Fit.of(run, serving, busy))
+        why = _hindrance(run, states, fit, held.get(run.person, []), limit)
         if why:
             found[run.name] = Place(0, why)
             continue
-        names = frozenset(one.name for one in fit)
-        position = 1 + sum(count for others, count in before.items() if others & names)
-        before[names] = before.get(names, 0) + 1
-        found[run.name] = Place(position, f"{ordinal(position)} in turn; {_slices(fit, busy)}")
+        position = 1 + sum(count for others, count in before.items() if others & fit.names)
+        before[fit.names] = before.get(fit.names, 0) + 1
+        found[run.name] = Place(position, f"{ordinal(position)} in turn; {fit.doing}")
     return found
+
+
+class _Fit(NamedTuple):
+    """The slices that can run what asks for the same."""
+
+    names: frozenset[str]
+    least: int
+    """Chips of the smallest."""
+    doing: str
+    """What they do; where there is none, what no slice has."""
+
+    @classmethod
+    def of(cls, run: Submitted, serving: list[Serving], busy: Mapping[str, str]) -> _Fit:
+        fit = [one for one in serving if not unfit(run, one)]
+        doing = _slices(fit, busy) if fit else _no_slice(run, serving)
+        least = min((one.chips for one in fit), default=0)
+        return cls(frozenset(one.name for one in fit), least, doing)
 
 
 def _held(runs: Iterable[Submitted]) -> dict[str, list[Held]]:
@@ -116,20 +134,11 @@ def _busy(runs: Iterable[Submitted], slices: Iterable[Serving]) -> dict[str, str
 
 
 def _hindrance(
-    run: Submitted,
-    states: Mapping[str, str],
-    serving: list[Serving],
-    fit: list[Serving],
-    held: list[Held],
-    limit: Limits,
+    run: Submitted, states: Mapping[str, str], fit: _Fit, held: list[Held], limit: Limits
 ) -> str:
     """Return why a run cannot be taken whatever slice is idle; empty if it can."""
-    least = min((one.chips for one in fit), default=0)
-    return (
-        held_back(run, states)
-        or ("" if fit else _no_slice(run, serving))
-        or over(limit, run.person, held, least)
-    )
+    why = held_back(run, states) or ("" if fit.names else fit.doing)
+    return why or over(limit, run.person, held, fit.least)
 
 
 def _no_slice(run: Submitted, serving: list[Serving]) -> str:

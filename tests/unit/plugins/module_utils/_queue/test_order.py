@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -79,3 +80,12 @@ def test_ordinals() -> None:
     assert [order.ordinal(one) for one in (1, 10, 11, 12, 21, 22, 103, 111)] == [
         *("first", "tenth", "11th", "12th", "21st", "22nd", "103rd", "111th")
     ]
+
+
+def test_ten_thousand_runs_and_a_thousand_slices_are_ordered_in_a_moment() -> None:
+    runs = [run(f"r-{number}", turn=number, types=("v4-8",)) for number in range(10_000)]
+    many = [replace(PAIR, name=f"s-{number}", busy="x") for number in range(1000)]
+    begun = time.process_time()
+    found = order.places(runs, many)
+    assert found["r-9999"].reason.startswith("10000th in turn; v4-8 busy: s-0 (x)")
+    assert time.process_time() - begun < 2.0

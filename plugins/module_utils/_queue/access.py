@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from . import claims, objects
-from .bucket import TRIES, Asking, Bucket, NoAnswer, Stored
+from .bucket import TRIES, Asking, Bucket, NoAnswer
 from .claims import Silence
 from .objects import (
     BELL,
@@ -27,7 +27,7 @@ from .objects import (
     Submitted,
     Wish,
 )
-from .seen import Listing, Seen, seen_of, text_in
+from .seen import Listing, Seen, run_in, seen_of
 
 
 def since_boot() -> float:
@@ -54,17 +54,20 @@ class Access:
         self.chance = chance or random.Random()  # noqa: S311 - which of two waits longer
         self._asking = Asking(pause, self.chance)
         self._silence = Silence()
-        self._texts: dict[str, tuple[str, Submitted]] = {}
         self._loose: set[str] = set()  # what may have been claimed, by a write without an answer
 
     def read(self, name: str) -> Seen | None:
         """Return a run's state; None if there is no such run. Raises Refused."""
         found = self._asking.again(lambda: self._bucket.get(RUNS + name))
         if found is not None:
-            return seen_of(found, found.data)
+            return seen_of(found, objects.run_of(found.data))
         moved = self._asking.again(lambda: self._bucket.get(ENDS + name))
         # What is written over it is written where there is nothing.
-        return seen_of(moved, moved.data, ENDS)._replace(generation=0) if moved else None
+        return (
+            seen_of(moved, objects.run_of(moved.data), ENDS)._replace(generation=0)
+            if moved
+            else None
+        )
 
     def all(self) -> Listing:
         """Return all runs but those that ended long ago, by one list.
@@ -74,12 +77,11 @@ class Access:
         listing = Listing(sent=self._clock())
         for found in self._asking.pages(self._bucket, RUNS):
             try:
-                run = self._read_before(found)
-                listing.runs[run.name] = Seen(run, found.generation, found.metageneration)
+                seen = seen_of(found, run_in(found))
+                listing.runs[seen.run.name] = seen
             except Refused as why:
                 listing.refused[objects.one_line(found.name, 100)] = str(why)
         listing.got = self._clock()
-        self._texts = {name: one for name, one in self._texts.items() if name in listing.runs}
         return listing
 
     def definition(self, sha: str) -> Signed:
@@ -117,16 +119,6 @@ class Access:
         self._quietly(self._bucket.put, BELL, b"", {})
 
     # Parts
-
-    def _read_before(self, found: Stored) -> Submitted:
-        """Return a state by its metadata; what the last list had is not read once more."""
-        text = found.metadata.get("run", "")
-        known = self._texts.get(found.name[len(RUNS) :])
-        if known and known[0] == text:
-            return known[1]
-        run = seen_of(found, text_in(found)).run
-        self._texts[run.name] = (text, run)
-        return run
 
     def _found(self, name: str) -> Seen | None:
         """Read a run's state; a bad object is as good as none."""

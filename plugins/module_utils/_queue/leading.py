@@ -14,7 +14,7 @@ from .claims import Outcome
 from .limits import NO_LIMITS, Held, Limits
 from .objects import HOLDS, RUNS, STOPPED, WAITING, WAITS, Hold, Owner, Refused, Submitted
 from .order import Serving
-from .seen import Seen, text_in
+from .seen import Seen, run_in
 
 FIRST_PAGE = 100
 """Runs that wait in the first page that a leader lists."""
@@ -114,7 +114,7 @@ class Leading(Access):
     def _by_hint(self, hint: Stored, name: str) -> Submitted | None:
         """Return the run that a hint has; if that is bad, the one that it names."""
         try:
-            return objects.run_of(text_in(hint))
+            return run_in(hint)
         except Refused:
             seen = self._found(name)
             return seen and seen.run

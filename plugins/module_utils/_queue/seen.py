@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from . import objects
 from .bucket import Stored
 from .objects import RUNS, Refused, Submitted, Wish
+
+KNOWN = 20_000
+"""Texts of states that are not read once more: a list mostly has what the last one had."""
 
 
 class Seen(NamedTuple):
@@ -37,22 +41,26 @@ class Listing:
         return [seen.run for seen in self.runs.values()]
 
 
-def seen_of(found: Stored, text: bytes, where: str = RUNS) -> Seen:
-    """Return the state that an object below `where` has, by its text. Raises Refused."""
-    run = objects.run_of(text)
+def seen_of(found: Stored, run: Submitted, where: str = RUNS) -> Seen:
+    """Return a state with the numbers of its object, below `where`. Raises Refused."""
     if found.name != where + run.name:
         raise Refused([f"name: {run.name} is in the object of another name"])
     return Seen(run, found.generation, found.metageneration)
 
 
-def text_in(found: Stored, key: str = "run") -> bytes:
-    """Return a text that an object has in its metadata."""
-    return str(found.metadata.get(key, "")).encode("ascii", "replace")
+def run_in(found: Stored) -> Submitted:
+    """Return the state that an object has in its metadata. Raises Refused."""
+    return _run_of(found.metadata.get("run", ""))
+
+
+@lru_cache(maxsize=KNOWN)
+def _run_of(text: str) -> Submitted:
+    return objects.run_of(text.encode("ascii", "replace"))
 
 
 def wish_in(found: Stored) -> Wish | None:
     """Return the wish that an object has in its metadata; None if it is none."""
     try:
-        return objects.wish_of(text_in(found, "wish"))
+        return objects.wish_of(found.metadata.get("wish", "").encode("ascii", "replace"))
     except Refused:
         return None

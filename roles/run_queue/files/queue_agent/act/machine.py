@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from run_agent.act import devices, store
 from run_agent.act.definitions import load
 
 from ..decide.settings import Places
+from ..shared._host.run_states import NOT_BACK, NOT_STARTED
 from ..shared._host.runs import RunFiles
 
 
@@ -34,8 +36,15 @@ class Machine:
                 continue
             needs = self._files.definition(run).get("needs_tpu", "auto")
             state = self._files.state_now(run)
+            if state in (NOT_STARTED, NOT_BACK) and not self._is_enabled(run):
+                continue
             found.append({"run": run, "state": state, "needs_tpu": needs})
         return found
+
+    def _is_enabled(self, run: str) -> bool:
+        """Return whether a declared run starts at a boot; one that does not wants nothing."""
+        wants = self._places.units / "multi-user.target.wants"
+        return os.path.lexists(wants / f"tpu-fleet-run@{run}.service")
 
     def holding(self) -> list[str]:
         """Return the runs that have their turn on the chips."""

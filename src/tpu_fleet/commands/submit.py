@@ -115,7 +115,7 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
 @click.option("--code", metavar="DIR", help=f"Folder of its code, or {NONE}. [default: this one]")
 @click.option(
     "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Runs with their keys, as YAML.",
 )

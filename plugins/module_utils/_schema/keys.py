@@ -204,7 +204,7 @@ SLICE = {
     "zone": Key(description="Zone. This, or `zones`.", default="`fleet_zone`"),
     "zones": Key("list", elements="str", description="Zones in order of preference."),
     "runtime_version": Key(
-        description="Image of the machines. One that is known not to fit the hardware is refused.",
+        description="Image of the machines; one that does not fit the hardware is refused.",
         default="the one of the generation",
     ),
     "tier": Key(
@@ -255,9 +255,8 @@ SLICE = {
     ),
     "on_finish": Key(
         choices=("keep", "stop", "delete"),
-        description="What `tpu-fleet watch` does with the slice when all its runs have succeeded, "
-        "after it has fetched what they left to its computer. See "
-        "[after-the-end.md](after-the-end.md).",
+        description="What `tpu-fleet watch` does with the slice when all its runs have succeeded "
+        "and it has fetched what they left. See [after-the-end.md](after-the-end.md).",
         default="keep",
     ),
     "idle_after": Key(
@@ -265,6 +264,12 @@ SLICE = {
         description="After which time it does the same with a slice on which nothing runs, no user "
         "is logged in and no process holds a chip, however its runs ended.",
         default="never",
+    ),
+    "on_queue": Key(
+        "bool",
+        description="Whether it comes only for [submitted "
+        "runs](queue.md#slices-that-come-for-submitted-runs), and rests otherwise.",
+        default="false",
     ),
     "recreate": Key(
         "bool",

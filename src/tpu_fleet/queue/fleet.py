@@ -22,13 +22,13 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serving
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import parse
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import COMPUTE
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 
 from ..workers.inventory.client import client_of
 from .bucket import FleetBucket
+from .demand import COMES, RESTS, UP, Need, Offer, chips_of, needs
 
 VARIABLES = (
     *("fleet_queue", "fleet_slices", "fleet_zone", "fleet_users", "fleet_venvs"),
@@ -96,31 +96,43 @@ class QueueOfFleet:
         """Return the type that a slice has, and why it takes no run; empty if it may."""
         node = self.nodes.get(one.name)
         if node is None:
-            return one.types[0] if one.types else "", "does not exist now"
+            away = "comes for a run" if one.on_queue else "does not exist now"
+            return one.types[0] if one.types else "", away
         away = "" if node.state == "READY" else _STATES.get(node.state, node.state.lower())
         return node.type, away
 
     def _venvs_on(self, name: str) -> frozenset[str]:
         return frozenset(venv for venv, where in self.venvs.items() if not where or name in where)
 
+    def coming(
+        self, phases: Mapping[str, str], resting: Sequence[str], runs: Iterable[Submitted]
+    ) -> dict[str, Need]:
+        """Return the resting slices that runs need, by the phases of all slices in a plan."""
+        offers = [
+            Offer(name, one.types, self._venvs_on(name), RESTS if name in resting else UP)
+            for name, one in self.slices.items()
+            if name in resting or phases.get(name) in COMES
+        ]
+        found = needs(runs, offers, self.limits)
+        return {name: need for name, need in found.items() if name in resting}
+
     def node_of(self, owner: Owner) -> Node | None:
         """Return what the API has under an owner's name now; None: that is not known."""
         declared = self.slices.get(owner.slice)
         if declared is None or declared.api == COMPUTE:
             return None
-        try:
-            node = self.client().nodes.get(owner.zone, owner.slice)
-        except NotFound:
-            return Node("", "")
-        except TpuError:
-            return None
-        return Node(node.state, node.uid or "")
+        return node_at(self.client(), owner)
 
 
-def chips_of(kind: str) -> int:
-    """Return the chips of an accelerator type; 0 for an unknown one."""
-    known = parse(kind)
-    return known.chips if known else 0
+def node_at(client: Client, owner: Owner) -> Node | None:
+    """Return what the Cloud TPU API has under an owner's name now; None: that is not known."""
+    try:
+        node = client.nodes.get(owner.zone, owner.slice)
+    except NotFound:
+        return Node("", "")
+    except TpuError:
+        return None
+    return Node(node.state, node.uid or "")
 
 
 def queue_of(inventory: Inventory) -> QueueOfFleet:

@@ -20,7 +20,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import unfit
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key, check_keys
 
-from .fleet import QueueOfFleet, chips_of
+from .demand import chips_of
+from .fleet import QueueOfFleet
 from .sweep import Arm, SweepError, arms_of, names_of, read_sweep, unused, with_values
 
 CHECKPOINTS = "checkpoints/"

@@ -242,7 +242,10 @@ MORE = (
         "lives",
         pytest(
             *("-m", "not night", "-n", "2"),
-            *(f"tests/worlds/property/test_{of}.py" for of in ("lives", "writers", "budget")),
+            *(
+                f"tests/worlds/property/test_{of}.py"
+                for of in ("lives", "writers", "budget", "queue")
+            ),
         ),
         {"TPU_FLEET_PROPERTY_RUNS": "9600", "TPU_FLEET_PROPERTY_SEED": "random"},
         tests=("plugins/module_utils", "roles/training_run/files/run_agent", "tests/worlds"),
@@ -328,6 +331,8 @@ MORE = (
         pytest("-x", "tests/machines/buckets"),
         tests=(*PRODUCT, "tests/machines/buckets", "tests/worlds/chaos/on_machine"),
     ),
+    # Five small machines, of which two are lost and created again: about ten minutes.
+    Stage("queue", pytest("-x", "tests/machines/queue"), tests=(*PRODUCT, "tests/machines/queue")),
     Stage(
         "drills", pytest("-x", "tests/machines/drills"), tests=(*PRODUCT, "tests/machines/drills")
     ),

@@ -27,7 +27,7 @@ from ..module_utils._fleet.apis import apis_of
 from ..module_utils._fleet.apply import FleetApplier, Pace, Result
 from ..module_utils._fleet.awaited import awaited_of
 from ..module_utils._fleet.forecast import forecast
-from ..module_utils._fleet.plan_terms import Action, Status
+from ..module_utils._fleet.plan_terms import Action, Status, unasked
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
 from ..module_utils._fleet.resting import Rest, RestBook, book_of
 from ..module_utils._fleet.spend import budget_of
@@ -176,7 +176,12 @@ class _Work:
         resting, book = _resting(self._params, self._fleet), self._book
         applier = self._applier()
         with _only_one(self._params["lock_file"]), stoppable():
-            book.wake(_woken(self._params["wake"], self._fleet), self._now())
+            absent = {want.name: unasked(want) for want in self._fleet.slices}
+            book.wake(
+                _woken(self._params["wake"], self._fleet),
+                self._now(),
+                {name: rest for name, rest in absent.items() if rest is not None},
+            )
             # Before its deletion, or a controller that crashes in between would create it again.
             _note_rest(book, resting, self._now(), done=False)
             result = applier.apply()

@@ -18,7 +18,7 @@ options:
   _input:
     description: Name of a role of this collection.
     type: str
-    choices: [notebook_server, ray_cluster, tensorboard_server, training_run]
+    choices: [notebook_server, ray_cluster, run_queue, tensorboard_server, training_run]
     required: true
   records:
     description: What is on the machine of each code tree, for the definitions of runs.
@@ -54,6 +54,7 @@ from jinja2.runtime import Context
 
 from ..module_utils._roles.notebook_server import services as notebooks
 from ..module_utils._roles.ray_cluster import services as ray
+from ..module_utils._roles.run_queue import plan as queue
 from ..module_utils._roles.tensorboard_server import services as boards
 from ..module_utils._roles.training_run import definition
 from ..module_utils._schema.amounts import for_machines
@@ -63,9 +64,12 @@ from ..plugin_utils._roles.variables import RoleVariables
 PLANS: dict[str, Callable[..., dict[str, Any]]] = {
     "notebook_server": notebooks.plan,
     "ray_cluster": ray.plan,
+    "run_queue": queue.plan,
     "tensorboard_server": boards.plan,
     "training_run": definition.plan,
 }
+# The role whose entries another one makes as well.
+_MAKES_ENTRIES_OF = {"run_queue": "training_run"}
 
 
 @pass_context
@@ -78,7 +82,8 @@ def role_plan(context: Context, role: str, **more: Any) -> dict[str, Any]:
         # Most variables have no entries.
         defaults = {
             name: for_machines(name, keys) if keys else {}
-            for name, keys in defaults_of_entries(role).items()
+            for one in (_MAKES_ENTRIES_OF.get(role, role), role)
+            for name, keys in defaults_of_entries(one).items()
         }
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from None

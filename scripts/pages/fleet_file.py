@@ -18,10 +18,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around impor
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.budget import BUDGET
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import QUEUE
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
     LISTS,
-    PLAYBOOK_VARIABLES,
     SCALARS,
     Key,
 )
@@ -61,11 +61,15 @@ below it is empty. A variable with almost such a name is an error; all others ar
 `tpu-fleet plan` checks the whole file before it sends a request to Google, and reports all mistakes
 at once, with field, value and remedy.
 
-Keys with * are required. `texts` is a list of texts, `entries` a list of mappings; `any` is
-explained beside it. A `duration` has its unit: `90s`, `30m`, `12h`, `2d`, or `1h30m`. So has a
+Keys with * are required; a default is in parentheses behind the type. `texts` is a list of texts,
+`entries` a list of mappings; `any` is explained beside it. A `duration` has its unit: `90s`, `30m`,
+`12h`, `2d`, or `1h30m`. So has a
 `size`: `512MiB`, `20GiB` or `1TiB`; these are binary, as disks are at Google, whose GB are GiB.
 `null` is the one word for off.
 """
+SHORT_HEAD = "key | type | meaning"
+"""Of a page that says at its top where defaults stand."""
+HEAD_WITH_DEFAULT = "key | type (default) | meaning"
 COMMON_ABOUT = "These mean the same in every table that has them:"
 
 SCALARS_ABOUT = "Where the fleet is, and what applies to all of it."
@@ -73,22 +77,21 @@ ABOUT = {
     "fleet_allocations": "What the grant allows. Nothing is created outside it. Without it nothing "
     "is created at all; with `fleet_allocations: unrestricted` only the project's quota limits "
     "what is created. See [grant.md](grant.md).",
-    "fleet_slices": "The slices that you want. Without a slice a fleet is only its people and "
-    "environments.",
+    "fleet_slices": "The slices that you want.",
     "fleet_prices": "Prices that override those of the collection when `tpu-fleet status` shows "
     "costs.",
     "fleet_self_setup": "Where machines find what they set themselves up with when no controller "
     "does. See [self-setup.md](self-setup.md).",
     "fleet_budget": "What the slices may cost by list prices, which `tpu-fleet watch` counts, and "
     "what happens when that is spent. See [costs.md](costs.md).",
+    "fleet_queue": "Where [submitted runs](queue.md) wait.",
     "fleet_notify": "Whom `tpu-fleet watch` notifies. See [watch.md](watch.md).",
     "fleet_services": "APIs of the project that `tpu.fleet.enable_api` enables, beside those that "
     "the fleet file needs.",
     "fleet_project_keys": "SSH keys in the project's metadata, which open **every** machine of the "
     "project.",
     "fleet_mosh": "The firewall rule for mosh.",
-    "fleet_disks": "Data disks, which outlive the slices: what they are, which machines have them, "
-    "and where they are mounted.",
+    "fleet_disks": "Data disks, which outlive the slices.",
     "fleet_checkpoint_buckets": "Buckets for checkpoints.",
     "fleet_service_account": "The account as which slices act, with the least rights.",
 }
@@ -122,7 +125,7 @@ COMMON = {
     "cross_region": (
         "`refuse`, `allow` (`refuse`)",
         "Whether a bucket in another region than a zone of its slices is an error, or accepted.",
-        ("fleet_boards", "fleet_buckets", "fleet_runs", "fleet_self_setup"),
+        ("fleet_boards", "fleet_buckets", "fleet_queue", "fleet_runs", "fleet_self_setup"),
     ),
     "description": (
         "text",
@@ -162,7 +165,7 @@ COMMON = {
             *("fleet_buckets", "fleet_checkpoint_buckets", "fleet_code"),
             *("fleet_secrets", "fleet_git_identities", "fleet_git_keys"),
             *("fleet_notebooks", "fleet_venvs", "fleet_boards"),
-            *("fleet_users", "fleet_shells"),
+            *("fleet_users", "fleet_shells", "fleet_queue"),
         ),
     ),
     "state": (
@@ -189,7 +192,7 @@ def page() -> str:
     parts += ["## Single variables", SCALARS_ABOUT, keys_table(SCALARS, {}), examples["fleet"]]
     variables = {
         **{name: Key("list", elements="dict", options=keys) for name, keys in LISTS.items()},
-        **{**NOTIFIED, **SELF_SETUP, **AROUND, **BUDGET},
+        **{**NOTIFIED, **SELF_SETUP, **AROUND, **BUDGET, **QUEUE},
     }
     for name, key in variables.items():
         see = f" {SEE_AROUND}" if name in AROUND else ""
@@ -199,9 +202,8 @@ def page() -> str:
         parts.append(examples[name])
     for role in roles_in_order():
         parts += role_section(role, examples)
-    names = ", ".join(f"`{name}`" for name in PLAYBOOK_VARIABLES)
     parts.append("## Variables of the playbooks")
-    parts.append(wrapped(f"Explained in [playbooks.md](playbooks.md#variables): {names}."))
+    parts.append("[playbooks.md](playbooks.md#variables) has them.")
     return renamed("\n\n".join(parts) + "\n", NAMES)
 
 
@@ -223,8 +225,8 @@ def role_section(role: str, examples: Mapping[str, str]) -> list[str]:
         elif variable.startswith("fleet_") and variable not in given:
             settings.append(f"`{variable}`")
     if settings:
-        readme = f"[role's README](../roles/{role}/README.md#variables)"
-        parts.append(wrapped(f"Settings, in the {readme}: {', '.join(settings)}."))
+        readme = f"[Settings](../roles/{role}/README.md#variables)"
+        parts.append(wrapped(f"{readme}: {', '.join(settings)}."))
     return parts
 
 
@@ -269,12 +271,12 @@ def kind_of(key: Key) -> str:
     return "Keys of an entry" if key.type == "list" else "Keys"
 
 
-def table(rows: Iterable[str], head: str = "key | type (default) | meaning") -> str:
+def table(rows: Iterable[str], head: str = SHORT_HEAD) -> str:
     """Return a table in Markdown, with no more signs than it needs."""
     return "\n".join([head, "|".join("---" for _ in head.split("|")), *rows])
 
 
-def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
+def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any], head: str = SHORT_HEAD) -> str:
     """Return the table of some keys; the fallback has what the schema lacks."""
     rows = []
     for name, key in keys.items():
@@ -289,7 +291,7 @@ def keys_table(keys: Mapping[str, Key], fallback: Mapping[str, Any]) -> str:
         star = " *" if key.required else ""
         kind = f"{type_of(key)} ({default})" if default else type_of(key)
         rows.append(f"`{name}`{star} | {kind} | {meaning}")
-    return table(rows)
+    return table(rows, head)
 
 
 def type_of(key: Key) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
     FLEET_NAMES,
     fleet_name,
@@ -10,7 +14,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import ROLES, options_of
 
 from . import filled
-from .fleet_file import example_sections, given_by_playbooks, keys_table, kind_of, text_of
+from .fleet_file import (
+    HEAD_WITH_DEFAULT,
+    example_sections,
+    given_by_playbooks,
+    keys_table,
+    kind_of,
+    text_of,
+)
 
 OF_PLAYBOOKS = "The playbooks of the collection give these their values:"
 
@@ -38,11 +49,15 @@ def variables_tables(role: str) -> str:
             told[name]["description"] += (
                 f" [Its keys](../../docs/fleet-file.md#{fleet_name(name)})."
             )
-    parts = ["## Variables", keys_table({n: k for n, k in keys.items() if n not in given}, told)]
+    parts = ["## Variables", _table({n: k for n, k in keys.items() if n not in given}, told)]
     for name, key in keys.items():
         if key.options and fleet_name(name) not in shown:
             parts += [f"{kind_of(key)} of `{name}`:"]
-            parts.append(keys_table(key.options, options[name]["options"]))
+            parts.append(_table(key.options, options[name]["options"]))
     if given:
-        parts += [OF_PLAYBOOKS, keys_table({n: k for n, k in keys.items() if n in given}, told)]
+        parts += [OF_PLAYBOOKS, _table({n: k for n, k in keys.items() if n in given}, told)]
     return "\n\n".join(parts)
+
+
+def _table(keys: Mapping[str, Key], told: Mapping[str, Any]) -> str:
+    return keys_table(keys, told, HEAD_WITH_DEFAULT)

@@ -15,6 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.around impor
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.budget import BUDGET
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import role_keys
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import QUEUE
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.durations import DURATION
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
@@ -83,7 +84,7 @@ def schema() -> Schema:
             name: of(key, {"options": described_elsewhere(name)})
             for name, key in {**SCALARS, **AROUND, **SELF_SETUP}.items()
         },
-        **{name: of(key, {}) for name, key in {**NOTIFIED, **BUDGET}.items()},
+        **{name: of(key, {}) for name, key in {**NOTIFIED, **BUDGET, **QUEUE}.items()},
         **{
             name: of(
                 Key("list", elements="dict", options=keys), {"options": described_elsewhere(name)}

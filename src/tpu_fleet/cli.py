@@ -46,7 +46,8 @@ GROUPS = {
         "fetch": ("commands.fetch", "fetch"),
         "compare": ("commands.compare", "compare"),
     },
-    "Stop and start runs": {
+    "Submit, stop and start runs": {
+        "submit": ("commands.submit", "submit"),
         "stop": ("commands.stop", "stop"),
         "start": ("commands.start", "start"),
         "retry": ("commands.retry", "retry"),
@@ -144,9 +145,10 @@ def renamed(error: click.NoSuchOption) -> str:
     return f" It is {new} now." if new else ""
 
 
-def go(_ctx: click.Context, _param: click.Parameter, folder: str | None) -> None:
-    """Go to the folder of the fleet that is meant."""
+def go(ctx: click.Context, _param: click.Parameter, folder: str | None) -> None:
+    """Go to the folder of the fleet that is meant; keep from which one."""
     if folder is not None:
+        ctx.meta["tpu_fleet.from"] = Path.cwd()
         os.chdir(folder)
         # Playbooks put results below it.
         os.environ["PWD"] = str(Path.cwd())

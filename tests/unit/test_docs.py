@@ -23,6 +23,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     role_keys,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notify import NOTIFIED
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import QUEUE
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import LISTS, SCALARS, Key
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import FLEET_NAMES
@@ -286,7 +287,7 @@ def test_yaml_in_the_docs_is_a_good_fleet_file(block: str) -> None:
     data = variables_of(yaml.safe_load(block))
     known = {
         name: data[name]
-        for name in (*SCALARS, *LISTS, *NOTIFIED, *SELF_SETUP, *ROLES)
+        for name in (*SCALARS, *LISTS, *NOTIFIED, *SELF_SETUP, *QUEUE, *ROLES)
         if name in data and "{{" not in str(data[name])
     }
     known = {"fleet_allocations": "unrestricted", "fleet_zone": "us-central2-b", **AROUND, **known}

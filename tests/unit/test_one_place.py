@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 WIRE = ("plugins/module_utils/_wire/transport.py", "plugins/module_utils/_wire/changes.py")
 LOOK = "roles/training_run/files/run_agent/act/bucket_look.py"
 FIELDS = "plugins/module_utils/_google/checkpoints.py"
+QUEUE = "roles/run_queue/files/queue_agent/act/bucket.py"
+QUEUE_HERE = "src/tpu_fleet/queue/bucket.py"
 VALUES = ("plugins/module_utils/_schema/values.py",)
 
 
@@ -26,8 +28,8 @@ def product() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("what", "places"),
     [
-        # The pages of lists; the run agent has no client of the collection on its machine.
-        (r"nextPageToken|pageToken", (*WIRE, LOOK, FIELDS)),
+        # The pages of lists; the agents have no client of the collection on their machine.
+        (r"nextPageToken|pageToken", (*WIRE, LOOK, QUEUE, QUEUE_HERE, FIELDS)),
         # How often a request is sent whose answer was lost.
         (r"\bretry\.(tries|backoff)\b", WIRE),
         # Which files are chips.

@@ -17,6 +17,7 @@ PROGRAM = ROOT / "src" / "tpu_fleet"
 HOUSE = ROOT / "local_cloud"
 CLOUD = HOUSE / "src" / "tpu_local_cloud"
 AGENT = ROOT / "roles" / "training_run" / "files" / "run_agent"
+QUEUE_AGENT = ROOT / "roles" / "run_queue" / "files" / "queue_agent"
 PLUGINS = "ansible_collections.tpu.fleet.plugins"
 PACKAGES = {
     COLLECTION: f"{PLUGINS}.module_utils",
@@ -26,15 +27,17 @@ PACKAGES = {
     CLOUD: "tpu_local_cloud",
     CLOUD / "model": "tpu_local_cloud.model",
     AGENT: "run_agent",
+    QUEUE_AGENT: "queue_agent",
 }
 ROOMS = sorted(path.parent for house in PACKAGES for path in house.glob("*/__init__.py"))
 # What runs on a worker, and the Python of the oldest that is supported: Ubuntu 22.04.
 ON_WORKERS = [
     *(
         COLLECTION / f"_{name}"
-        for name in ("apply_agent", "core", "doctor", "host", "roles", "sync")
+        for name in ("apply_agent", "core", "doctor", "host", "queue", "roles", "sync")
     ),
     AGENT,
+    QUEUE_AGENT,
 ]
 OLDEST = (3, 10)
 # What reads a clock, files or processes, or starts some.
@@ -104,8 +107,10 @@ def test_every_file_of_the_collection_is_in_a_room() -> None:
     assert [*COLLECTION.glob("*.py"), *CONTROLLER.glob("*.py")] == []
 
 
-def test_every_file_of_the_run_agent_but_its_loop_and_its_commands_is_in_a_room() -> None:
+def test_every_file_of_an_agent_but_its_loop_and_its_commands_is_in_a_room() -> None:
     assert {path.stem for path in AGENT.glob("*.py")} == {"__init__", "agent", "cli"}
+    own = {path.stem for path in QUEUE_AGENT.glob("*.py")}
+    assert own == {"__init__", "agent", "cli", "lead"}
 
 
 @every_room
@@ -167,11 +172,10 @@ def imported_modules(path: Path) -> set[str]:
     return found
 
 
-def test_what_the_run_agent_decides_is_pure() -> None:
-    found = {
-        path.name: imported_modules(path) & EFFECTS for path in (AGENT / "decide").glob("*.py")
-    }
-    assert len(found) > 15
+def test_what_the_agents_decide_is_pure() -> None:
+    paths = [path for agent in (AGENT, QUEUE_AGENT) for path in (agent / "decide").glob("*.py")]
+    found = {str(path): imported_modules(path) & EFFECTS for path in paths}
+    assert len(found) > 20
     assert {name: words for name, words in found.items() if words} == {}
 
 
@@ -206,6 +210,18 @@ def test_the_tables_of_both_stand_in_the_collection() -> None:
         assert path.resolve() == COLLECTION / path.relative_to(tables)
         for _, target in imports(path, CLOUD):
             assert target.with_suffix(".py") in files_there
+
+
+def test_the_queue_agent_shares_modules_of_the_collection() -> None:
+    """By links, in rooms of the same names, with all that they import."""
+    shared = QUEUE_AGENT / "shared"
+    paths = [path for path in shared.rglob("*.py") if path.name != "__init__.py"]
+    assert len(paths) > 15
+    for path in paths:
+        assert path.is_symlink()
+        assert path.resolve() == COLLECTION / path.relative_to(shared)
+        for _, target in imports(path, QUEUE_AGENT):
+            assert target.with_suffix(".py") in paths, (path, target)
 
 
 def with_all_they_import(starts: list[Path]) -> set[Path]:

@@ -322,6 +322,8 @@ class RunStatus:
     """On what the checkpoints are: bucket, NFS share, data disk, own disk; empty if not known."""
     declared: bool = True
     """Whether the worker has its definition: a run that is taken out of the fleet file has none."""
+    submitted: bool = False
+    """Whether it came out of the queue."""
     saved_at: float | None = None
     """When the newest checkpoint was written; 0 if there is none, None if it cannot be seen."""
     start: float | None = None
@@ -399,6 +401,7 @@ def _whole_status(words: Words) -> RunStatus:
         loss_trouble=_loss_trouble(words.value.get("loss_trouble")),
         checkpoints_on=words.text("checkpoints_on", "", 20),
         declared=words.flag("declared", True),
+        submitted=words.flag("submitted", False),
         saved_at=words.real("saved_at", None),
         start=words.real("start", None),
         end=words.real("end", None),

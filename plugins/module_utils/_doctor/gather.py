@@ -429,7 +429,8 @@ def runs(place: Place) -> List[Dict[str, Any]]:
                 "agent_alive": _is_agent(status.get("agent_pid"))
                 or (unit.get("ActiveState") == "active" and unit.get("MainPID", "0") != "0"),
                 "unit_active": unit.get("ActiveState", ""),
-                "unit_enabled": unit.get("UnitFileState") == "enabled",
+                # The queue agent starts a submitted run at a boot, once it is still this slice's.
+                "unit_enabled": unit.get("UnitFileState") == "enabled" or there.is_submitted(name),
                 "stopped_by": there.stopped_by(name),
                 "told_to_stop": unit.get("ActiveState") == "inactive"
                 and unit.get("Result") == "success",

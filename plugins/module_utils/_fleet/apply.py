@@ -318,13 +318,13 @@ class FleetApplier:
 
     def _may_rest(self, plan: Plan) -> bool:
         """Return whether another controller may just have put a slice to rest, or woken one."""
-        marked = {want.name for want in self.fleet.slices if want.mark or self.fleet.holds}
+        marked = {want.name for want in self.fleet.slices if want.may_rest or self.fleet.holds}
         moves = any(s.slice in marked and s.phase not in (READY, ENDED) for s in plan.statuses)
         return moves and self._rest is not None and self.cloud.clock.now() > self._rest[0]
 
     def _resting(self, anew: bool = False) -> Mapping[str, Rest]:
         """Return the slices that rest; asks only if one may, because it costs a request."""
-        may = self.fleet.holds or any(want.mark for want in self.fleet.slices)
+        may = self.fleet.holds or any(want.may_rest for want in self.fleet.slices)
         if self._read_rest is None or not may:
             return {}
         now = self.cloud.clock.now()

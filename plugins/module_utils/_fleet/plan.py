@@ -267,7 +267,7 @@ class _Planner:
             if never:
                 self._let_queued_go(view, queued, f"{never}; granted now, it would cost money")
         rest = resting(want, self.world)
-        if rest is not None and rest.held and not view.live:
+        if rest is not None and (rest.held or want.on_queue) and not view.live:
             for queued in list(view.queued):
                 self._let_queued_go(view, queued, f"{rest.why}; granted now, it would cost money")
         for queued in list(view.ended):
@@ -384,7 +384,7 @@ class _Planner:
             text = f"waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text)
         if rest is not None and not open_race:
-            return Status(want.name, ENDED, rest_text(rest))
+            return Status(want.name, ENDED, rest_text(rest, want.on_queue))
         # A kept slice does not race again, but the rest of its race has to end first.
         if (over and open_race) or (view.queued and not want.race):
             return queued_status(want, view.queued, self.world.now)
@@ -408,7 +408,7 @@ class _Planner:
             return Status(want.name, "coming", node_in_words(node), node)
         rest = resting(want, self.world)
         if rest is not None and node.state == "STOPPED":
-            return Status(want.name, ENDED, rest_text(rest), node)
+            return Status(want.name, ENDED, rest_text(rest, want.on_queue), node)
         spec = self._spec_of(want, node)
         differences = plan(spec, node)
         if node.zone not in want.zones:

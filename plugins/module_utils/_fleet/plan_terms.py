@@ -28,6 +28,9 @@ DEAD_STATES = LOST_STATES | {"UNKNOWN"}
 STEADY_STATES = frozenset({"READY", "STOPPED"})
 # States of a queued resource that has no node yet.
 UNGRANTED = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
+# Why a slice rests that comes for submitted runs (on_queue).
+UNASKED = "no submitted run needs it"
+BY_RUNS = "a submitted run or tpu-fleet slice wake brings it"
 PREEMPTIBLE = frozenset({"spot", "preemptible"})
 
 
@@ -214,21 +217,28 @@ def is_leftover(node: Node) -> bool:
 def resting(want: Slice, world: World) -> Rest | None:
     """Return why a declared slice is not wanted now; None if it is wanted.
 
-    Its runs have ended, or a budget is spent.
+    Its runs have ended, a budget is spent, or no submitted run needs it.
     """
-    rest = world.rest.get(want.name)
+    rest = world.rest.get(want.name) or unasked(want)
     if rest is None or rest.awake:
         return None
-    if rest.held:
+    if rest.held or want.on_queue:
         return rest
     return None if want.on_finish == KEEP or rest.mark != want.mark else rest
 
 
-def rest_text(rest: Rest) -> str:
+def unasked(want: Slice) -> Rest | None:
+    """Return the rest of a slice that comes only for submitted runs, as long as none needed it."""
+    return Rest(want.on_finish, want.mark, why=UNASKED) if want.on_queue else None
+
+
+def rest_text(rest: Rest, on_queue: bool = False) -> str:
     """Return why a slice rests, and what wakes it."""
     how = "stopped" if rest.how == "stop" else "deleted"
     if rest.held:
         return f"{how}, because {rest.why}; tpu-fleet slice wake brings it back"
+    if on_queue:
+        return f"it rests, because {rest.why}; {BY_RUNS}"
     return f"{how}, because {rest.why}; a changed run or tpu-fleet slice wake brings it back"
 
 

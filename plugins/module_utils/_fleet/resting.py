@@ -46,6 +46,8 @@ class Rest:
     """Whether a user has asked for the slice since."""
     held: bool = False
     """Whether a spent budget put it to rest: then only a user wakes it."""
+    by_queue: bool = False
+    """Whether it is awake for submitted runs, and may rest again when none needs it."""
 
 
 def marks_of(
@@ -150,13 +152,15 @@ class RestBook:
         except TpuError as error:
             self._only_here(error)
 
-    def wake(self, names: Iterable[str], now: float) -> None:
-        """Mark slices as wanted again."""
-        known = self.read()
+    def wake(
+        self, names: Iterable[str], now: float, unasked: Mapping[str, Rest] | None = None
+    ) -> None:
+        """Mark slices as wanted again; `unasked` are those that rest without a record."""
+        known = {**(unasked or {}), **self.read()}
         changes = {
-            name: replace(known[name], awake=True, at=now)
+            name: replace(known[name], awake=True, by_queue=False, at=now)
             for name in names
-            if name in known and not known[name].awake
+            if name in known and (not known[name].awake or known[name].by_queue)
         }
         if changes:
             self.write(changes)

@@ -27,7 +27,14 @@ User = tuple[str, str]
 ALLOW = "allow"
 # The variables that zones_of reads, and all of them.
 OF_ZONES = ("fleet_slices", "fleet_zone", "fleet_allocations")
-PLACED = ("fleet_runs", "fleet_buckets", "fleet_boards", "fleet_self_setup", *OF_ZONES)
+PLACED = (
+    "fleet_runs",
+    "fleet_buckets",
+    "fleet_boards",
+    "fleet_self_setup",
+    "fleet_queue",
+    *OF_ZONES,
+)
 # Keys of a run with an address, or with a text that may have some.
 _OF_RUN = ("checkpoint_dir", "archive", "command", "checkpoint_command")
 
@@ -60,6 +67,7 @@ def bucket_places(data: Data) -> list[BucketPlace]:
     A key with an address of its own is one line in here.
     """
     found = [*_of_runs(data), *_of_mounts(data), *_of_boards(data), *_of_self_setup(data)]
+    found += _of_queue(data)
     return [one for one in found if BUCKET_NAME.fullmatch(one.bucket_in("us-central1-a"))]
 
 
@@ -100,6 +108,13 @@ def _of_self_setup(data: Data) -> Iterator[BucketPlace]:
         address = f"gs://{bucket.removeprefix('gs://')}"
         allows = place.get("cross_region") == ALLOW
         yield BucketPlace("fleet_self_setup.bucket", address, slices, allows)
+
+
+def _of_queue(data: Data) -> Iterator[BucketPlace]:
+    declared = data.get("fleet_queue")
+    queue: Data = declared if isinstance(declared, Mapping) else {}
+    for address in addresses_in(queue.get("bucket")):
+        yield _place("fleet_queue.bucket", address, queue)
 
 
 def _place(where: str, address: str, entry: Data) -> BucketPlace:
@@ -233,6 +248,9 @@ def _line(name: str, between: Transfer, users: Sequence[User]) -> str:
 def _remedy(place: BucketPlace, users: Sequence[User]) -> str:
     regions = list(dict.fromkeys(region_of(zone) for _name, zone in users))
     accept = f"accept the price with cross_region: allow in {place.field.partition('.')[0]}"
+    if place.field.startswith("fleet_queue."):
+        near = "Let only slices of the bucket's region serve the queue, by fleet_queue.slices"
+        return f"{near}, or {accept}"
     if varies(place.address) or len(regions) > 1:
         return f"Name a bucket for each region, as gs://NAME-{{region}}, or {accept}"
     return (

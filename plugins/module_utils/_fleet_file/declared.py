@@ -57,6 +57,8 @@ class Slice:
     on_finish: str = KEEP
     # In seconds; None is never.
     idle_after: int | None = None
+    # Whether it is there only while submitted runs need it.
+    on_queue: bool = False
     # Of its runs, where it may be put to rest for them.
     mark: str = ""
     recreate: bool = False
@@ -102,6 +104,7 @@ class Slice:
             on_grant_end=text_of(entry, "on_grant_end") or KEEP,
             on_finish=text_of(entry, "on_finish") or KEEP,
             idle_after=parse_duration(text_of(entry, "idle_after") or ""),
+            on_queue=entry.get("on_queue") is True,
             mark=mark or "",
             recreate=bool(entry.get("recreate")),
             adopt=bool(entry.get("adopt")),
@@ -129,6 +132,11 @@ class Slice:
     def waits(self) -> bool:
         """Say whether its request may wait at Google for capacity."""
         return self.queued or (self.api == COMPUTE and self.tier == "flex_start")
+
+    @property
+    def may_rest(self) -> bool:
+        """Say whether it may be absent although it is declared."""
+        return bool(self.mark) or self.on_queue
 
     @property
     def asked_tier(self) -> str:

@@ -15,10 +15,11 @@ from .budget import BUDGET, check_budget
 from .grant import UNRESTRICTED, allocation_rules
 from .notify import NOTIFIED, check_notify
 from .prices import price_rules
+from .queue import QUEUE, check_queue
 from .self_setup import SELF_SETUP, check_self_setup
 from .slices import check_slices
 
-VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP, *BUDGET)
+VARIABLES = (*SCALARS, *LISTS, *AROUND, *NOTIFIED, *SELF_SETUP, *BUDGET, *QUEUE)
 # What planner and watcher take of the fleet file: options of the module fleet, by their variables.
 PLANNED = {
     "slices": "fleet_slices",
@@ -58,6 +59,7 @@ def fleet_rules(data: Mapping[str, Any]) -> list[Problem]:
     problems += check_self_setup(data)
     problems += price_rules(data)
     problems += check_budget(data)
+    problems += check_queue(data)
     return problems
 
 

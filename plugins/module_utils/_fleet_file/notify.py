@@ -61,7 +61,7 @@ NOTIFY = {
         "list",
         elements="str",
         choices=EVENTS,
-        description="The events of which it notifies. See [watch.md](watch.md).",
+        description="The events of which it notifies.",
         default="everything",
     ),
     "slices": Key(

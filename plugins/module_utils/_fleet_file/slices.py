@@ -24,7 +24,7 @@ from .._schema.keys import (
 )
 from .._tpu.model import COMPUTE, TPU
 from .._tpu.queued_spec import parse_duration
-from .declared import CALENDAR, TPU_KEYS, TPU_TIERS, Slice, apis_of
+from .declared import CALENDAR, KEEP, TPU_KEYS, TPU_TIERS, Slice, apis_of
 from .grant import (
     DECLARE,
     Grant,
@@ -239,6 +239,8 @@ def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
         message = "has nothing to do, as on_finish says keep"
         remedy = "Set on_finish to stop or delete, or leave it out"
         problems.append(Problem(f"{field}.idle_after", entry["idle_after"], message, remedy))
+    if one.on_queue:
+        problems += _check_on_queue(field, entry, how)
     obstacle = why_never_stopped(one) if how == "stop" else ""
     if obstacle:
         message = f"cannot be done with this slice: the API {obstacle}"
@@ -246,6 +248,18 @@ def _check_end(field: str, entry: Entry, one: Slice) -> list[Problem]:
             Problem(f"{field}.on_finish", how, message, "Use on_finish: delete, or keep")
         )
     return problems
+
+
+def _check_on_queue(field: str, entry: Entry, how: str) -> list[Problem]:
+    """Check that a slice which comes for submitted runs goes again."""
+    told = []
+    if how == KEEP:
+        remedy = "Set on_finish: delete or stop, or leave on_queue out"
+        told.append(("on_finish", "does not say how the slice rests, which on_queue needs", remedy))
+    if not entry.get("idle_after"):
+        remedy = "Set how long it stays without a run, as idle_after: 30m"
+        told.append(("idle_after", "is missing, which on_queue needs", remedy))
+    return [Problem(f"{field}.{key}", entry.get(key), text, do) for key, text, do in told]
 
 
 def why_never_stopped(one: Slice) -> str:

@@ -36,6 +36,15 @@ class Place(Protocol):
         """Write a file; browsers need its kind."""
 
 
+def uploads(apis: GoogleApis, auth: AuthOptions) -> Transport:
+    """Return the transport to which objects are uploaded."""
+    storage = apis.transport("storage")
+    # Both are at one host; a custom endpoint applies to both.
+    head, _path, _rest = storage.endpoint.rpartition("storage/v1/")
+    endpoint = f"{head}upload/storage/v1/"
+    return Transport(endpoint, lambda: session_for(endpoint, auth), apis.clock, storage.retry)
+
+
 class Bucket:
     """A folder of a bucket. Names are relative to it."""
 
@@ -43,13 +52,7 @@ class Bucket:
         self._apis = apis
         self._bucket = bucket
         self._prefix = prefix
-        storage = apis.transport("storage")
-        # Both are at one host; a custom endpoint applies to both.
-        head, _path, _rest = storage.endpoint.rpartition("storage/v1/")
-        endpoint = f"{head}upload/storage/v1/"
-        self._upload = Transport(
-            endpoint, lambda: session_for(endpoint, auth), apis.clock, storage.retry
-        )
+        self._upload = uploads(apis, auth)
 
     def names(self, begin: str) -> set[str]:
         """Return the names with a prefix."""

@@ -36,6 +36,8 @@ MARK = "stopped.json"
 
 It has `by`, who stopped the run, and `at`, when.
 """
+SUBMITTED = "submitted.json"
+"""The file in a run's state folder by which a submitted run is known, also after its end."""
 AGENT = b"tpu_fleet_run.py\0agent\0"
 """In the command line of an agent."""
 LONG = ("history", "peers", "loss_watch")  # left out where all runs are listed
@@ -130,7 +132,10 @@ class RunFiles:
         status = self.status(run)
         if status:
             told = {key: value for key, value in status.items() if key not in LONG}
-            told = told if self.is_declared(run) else {**told, "declared": False}
+            submitted = self.is_submitted(run)
+            there = self.is_declared(run) or submitted
+            told = told if there else {**told, "declared": False}
+            told = {**told, "submitted": True} if submitted else told
             return {**told, **self._held(run, told)}
         declared = self.definition(run)
         if declared:
@@ -148,6 +153,10 @@ class RunFiles:
             return ""
         by = read_json(self.mark(run)).get("by")
         return by if isinstance(by, str) and by else "an unknown person"
+
+    def is_submitted(self, run: str) -> bool:
+        """Return whether a run came out of the queue, whose agent alone starts and removes it."""
+        return (self.states / run / SUBMITTED).exists()
 
     def _held(self, run: str, told: dict[str, Any]) -> dict[str, Any]:
         """Return state and reason of a run that is kept stopped, also if it ended otherwise."""
@@ -235,7 +244,7 @@ class RunFiles:
 
         None if one of them is between two states.
         """
-        runs = self.declared()
+        runs = [run for run in self.declared() if not self.is_submitted(run)]
         if any(self.is_between(run, now) for run in runs):
             return None
         states = {run: self.state_now(run) for run in runs}

@@ -18,6 +18,7 @@ from .nfs_share.rules import check_nfs_share
 from .notebook_server.rules import check_notebook_server
 from .python_env.rules import check_python_env
 from .ray_cluster.rules import check_ray_cluster
+from .run_queue.rules import check_run_queue
 from .tensorboard_server.rules import check_tensorboard_server
 from .tpu_metrics.rules import check_tpu_metrics
 from .training_run.rules import check_training_run
@@ -41,4 +42,5 @@ ROLE_RULES: dict[str, Callable[[Mapping[str, Any]], list[Problem]]] = {
     "tpu_metrics": check_tpu_metrics,
     "ray_cluster": check_ray_cluster,
     "training_run": check_training_run,
+    "run_queue": check_run_queue,
 }

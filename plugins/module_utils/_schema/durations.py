@@ -67,6 +67,7 @@ DURATIONS = frozenset(
         "tensorboard_server_start_timeout",
         "tpu_metrics_apt_lock_timeout",
         "tpu_metrics_interval",
+        "run_queue_lost_after",
         "training_run_lost_after",
         "training_run_runs.checkpoint_lead",
         "training_run_runs.fail_fast_window",

@@ -158,9 +158,9 @@ ALLOCATION = {
 PRICE = {
     "generation": Key(
         choices=tuple(GENERATIONS),
-        description="Generation that has this price. This, or `accelerator_type`.",
+        description="This, or `accelerator_type`.",
     ),
-    "accelerator_type": Key(description="The one type that has this price."),
+    "accelerator_type": Key(description="One type."),
     "region": Key(required=True, description="Region, as `us-central2`."),
     "tier": Key(
         required=True,
@@ -177,7 +177,7 @@ SLICE = {
     "name": Key(
         required=True,
         description="Name of the slice and of its node: a-z, 0-9 and -, a letter first, 63 at "
-        "most. The name identifies the slice.",
+        "most.",
     ),
     "accelerator_type": Key(
         description="Type of the hardware. This, `accelerator_types`, or `machine_type`."
@@ -203,7 +203,10 @@ SLICE = {
     ),
     "zone": Key(description="Zone. This, or `zones`.", default="`fleet_zone`"),
     "zones": Key("list", elements="str", description="Zones in order of preference."),
-    "runtime_version": Key(default="the one of the generation"),
+    "runtime_version": Key(
+        description="Image of the machines; one that does not fit the hardware is refused.",
+        default="the one of the generation",
+    ),
     "tier": Key(
         choices=TIERS,
         description="How the capacity is provided, and how safe it is.",
@@ -252,9 +255,8 @@ SLICE = {
     ),
     "on_finish": Key(
         choices=("keep", "stop", "delete"),
-        description="What `tpu-fleet watch` does with the slice when all its runs have succeeded, "
-        "after it has fetched what they left to its computer. See "
-        "[after-the-end.md](after-the-end.md).",
+        description="What `tpu-fleet watch` does with the slice when all its runs have succeeded "
+        "and it has fetched what they left. See [after-the-end.md](after-the-end.md).",
         default="keep",
     ),
     "idle_after": Key(
@@ -262,6 +264,12 @@ SLICE = {
         description="After which time it does the same with a slice on which nothing runs, no user "
         "is logged in and no process holds a chip, however its runs ended.",
         default="never",
+    ),
+    "on_queue": Key(
+        "bool",
+        description="Whether it comes only for [submitted "
+        "runs](queue.md#slices-that-come-for-submitted-runs), and rests otherwise.",
+        default="false",
     ),
     "recreate": Key(
         "bool",
@@ -274,14 +282,26 @@ SLICE = {
         description="Whether to take over a node of this name that another tool or fleet created.",
         default="false",
     ),
-    "boot_disk_size": Key("size", default="the image's own", unit="GiB"),
+    "boot_disk_size": Key(
+        "size",
+        description="Size of each machine's boot disk in whole GiB. It is compared only where the "
+        "API returns it.",
+        default="the image's own",
+        unit="GiB",
+    ),
     "labels": Key("dict"),
     "metadata": Key("dict"),
     "tags": Key("list", elements="str"),
-    "network": Key(default="default"),
+    "network": Key(description="Network of the machines.", default="default"),
     "subnetwork": Key(default="the zone's"),
-    "external_ips": Key("bool", default="true"),
-    "service_account": Key(default="the project's default one; on Compute Engine none"),
+    "external_ips": Key(
+        "bool", description="Whether the machines have external addresses.", default="true"
+    ),
+    "service_account": Key(
+        description="E-mail address of the service account that the machines act as, and whose "
+        "token each user of them can get.",
+        default="the project's default one; on Compute Engine none",
+    ),
     "startup_script": Key(),
     "self_setup": Key(
         "bool",

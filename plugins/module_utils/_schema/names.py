@@ -183,6 +183,12 @@ FLEET_NAMES: dict[str, str] = {
     "training_run_log_size": "fleet_run_log_size",
     "training_run_log_files": "fleet_run_log_files",
     "training_run_prune": "fleet_prune_runs",
+    "run_queue_peer_port_base": "fleet_run_peer_port_base",
+    "run_queue_port_base": "fleet_run_port_base",
+    "run_queue_lost_after": "fleet_run_lost_after",
+    "run_queue_metadata_url": "fleet_run_metadata_url",
+    "run_queue_log_size": "fleet_run_log_size",
+    "run_queue_log_files": "fleet_run_log_files",
 }
 
 # What a role takes of a variable that says more than is the role's.

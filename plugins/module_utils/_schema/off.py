@@ -19,6 +19,7 @@ OFF_BY_NULL = frozenset(
         "nfs_share_idle_timeout",
         "python_env_shared_cache",
         "python_env_torch_index_url",
+        "run_queue_metadata_url",
         "training_run_metadata_url",
         "training_run_runs.archive",
         "training_run_runs.checkpoint_dir",

@@ -100,6 +100,7 @@ SIZES = {
     "host_base_journal_max_size": "MiB",
     "host_base_min_free": "MiB",
     "ray_cluster_object_store_size": "B",
+    "run_queue_log_size": "B",
     "training_run_log_size": "B",
     "training_run_runs.min_free": "B",
 }

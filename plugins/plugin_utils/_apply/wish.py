@@ -33,6 +33,7 @@ DECLARED_BY = {
     "tensorboard_server": ["tensorboard_server_boards"],
     "tpu_metrics": ["tpu_metrics_enabled"],
     "ray_cluster": ["ray_cluster_head"],
+    "run_queue": ["run_queue_queue", "fleet_queue"],
 }
 # The variables with names of packages for every machine, by the role that installs them.
 PACKAGES = {

@@ -84,11 +84,12 @@ def empty_values() -> dict[str, Any]:
     from ...module_utils._fleet_file.budget import BUDGET
     from ...module_utils._fleet_file.check import role_keys
     from ...module_utils._fleet_file.notify import NOTIFIED
+    from ...module_utils._fleet_file.queue import QUEUE
     from ...module_utils._fleet_file.self_setup import SELF_SETUP
     from ...module_utils._schema.keys import LISTS, WORDS, Key
     from .._roles.specs import fleet_options
 
-    keys = {**role_keys(fleet_options()), **AROUND, **NOTIFIED, **SELF_SETUP, **BUDGET}
+    keys = {**role_keys(fleet_options()), **AROUND, **NOTIFIED, **SELF_SETUP, **BUDGET, **QUEUE}
     keys |= {name: Key("list") for name in LISTS if name not in WORDS}
     return {
         name: [] if key.type == "list" else {}

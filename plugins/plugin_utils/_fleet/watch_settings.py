@@ -15,6 +15,7 @@ from .options import Template, options_of, params_of
 # Of a run the watcher needs no secret.
 RUN_KEYS = ("name", "slices", "enabled", "multislice")
 SHARE_KEYS = ("slice", "slices")
+VENV_KEYS = ("name", "slices")
 
 
 def watch_settings(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
@@ -33,6 +34,8 @@ def watch_settings(variables: Mapping[str, Any], template: Template) -> dict[str
         "runs": _only(said("fleet_runs", []), RUN_KEYS),
         "shares": _only(said("fleet_shares", []), SHARE_KEYS),
         "prices": said("fleet_prices", []),
+        "queue": said("fleet_queue", {}),
+        "venvs": _only(said("fleet_venvs", []), VENV_KEYS),
         "unregistered": _without_token(
             said("fleet_git_keys", []), str(said("fleet_github_token", ""))
         ),

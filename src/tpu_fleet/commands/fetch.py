@@ -30,6 +30,7 @@ from .logs import is_meant
 from .many import Many, guarded
 from .options import option_limit, option_slice
 from .runs import no_such_run
+from .submitted import archive_of
 
 BOOK = "tpu.fleet.collect"
 
@@ -129,7 +130,7 @@ class Gone:
 
     wanted: Sequence[str]
     chosen: Callable[[Life], bool]
-    archives: Archives = field(default_factory=Archives)
+    archives: Archives = field(default_factory=lambda: Archives(elsewhere=archive_of))
 
     def kept(self) -> list[Kept]:
         """Return the archives of the runs; one that cannot be read is reported."""
@@ -180,7 +181,7 @@ class Gone:
 @option_slice()
 @option_limit()
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
+@click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
 def fetch(
     context: click.Context,

@@ -11,11 +11,13 @@ from dataclasses import replace
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import make_room
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
 from ..show.output import Tagged, colours_here, exit_code, problems
+from ..workers.archive.declared import Archives
 from ..workers.archive.logs import ArchivedLog
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import NO_CONFIG, Known, fold, place_of
@@ -26,6 +28,7 @@ from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
 from .since import moment
+from .submitted import archive_of, said_of
 
 KEEPALIVE = 5.0
 """Seconds between keepalives; an unreachable machine is noticed within three of them."""
@@ -68,6 +71,9 @@ def workers_here(many: Many, worker: int | None, archive: ArchivedLog) -> tuple[
         with contextlib.suppress(PlayError, TpuError):
             if archive.lives():
                 return Known(NO_CONFIG, Fleet({})), []
+        says = said_of(archive.run)
+        if says:
+            raise click.ClickException(says) from None
         raise
 
 
@@ -85,7 +91,8 @@ def read(follower: Follower) -> int:
     if not any(worker.met or worker.archived for worker in workers):
         # A worker that was not reached may have it.
         if any(worker.none is not None for worker in workers):
-            click.echo(no_such_run(name, follower.watched.others()), err=True)
+            says = said_of(name) or no_such_run(name, follower.watched.others())
+            click.echo(visible(says), err=True)
         return max(1, exit_code(results))
     if follower.wanted.follow:
         for state, names in endings(workers).items():
@@ -104,7 +111,7 @@ def read(follower: Follower) -> int:
     metavar="TIME",
     help="From the last place known to be older: 30m, 22:00, 2026-11-20T08:00.",
 )
-@click.argument("run", type=NameOf("runs"), callback=checked_name)
+@click.argument("run", type=NameOf("runs submitted"), callback=checked_name)
 @click.pass_context
 def logs(
     context: click.Context,
@@ -134,7 +141,8 @@ def logs(
         raise click.UsageError("--tail and --since both set the start: give one of them")
 
     def show() -> int:
-        archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many, worker))
+        archives = Archives(elsewhere=archive_of)
+        archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many, worker), archives)
         known, names = workers_here(many, worker, archive)
         view = View() if len(names) == 1 else Tagged(names, colours_here(sys.stdout))
         wanted = WantedLogs(

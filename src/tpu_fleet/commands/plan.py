@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import BY_RUNS
 
+from ..queue.fleet import queue_of
 from ..show.plan import as_data, plan_text, something, unknown_of
+from ..workers.inventory.read import read_inventory
+from ..workers.report import Report
 from .options import option_slice, option_verbose
 from .playbook import Ended, How, run_playbook, show_failures
+from .submit import explained
 
 NOTHING, ERROR, SOMETHING = 0, 1, 2
 
@@ -23,6 +29,26 @@ def code_of(ended: Ended) -> int:
     if something(report):
         return SOMETHING
     return ERROR if unreached else NOTHING
+
+
+def on_queue(report: Report) -> list[dict[str, Any]]:
+    """Return the resting slices that come for submitted runs, and whether some need them now."""
+    resting = [name for name, (_phase, text) in report.slices.items() if text.endswith(BY_RUNS)]
+    if not resting:
+        return []
+    phases = {name: phase for name, (phase, _text) in report.slices.items()}
+    why = dict.fromkeys(resting, "nothing waits in the queue for it")
+    needed: dict[str, str] = {}
+    try:
+        fleet = explained(lambda: queue_of(read_inventory()))
+        runs = explained(lambda: fleet.opened().all().states)
+        needed = {name: one.why for name, one in fleet.coming(phases, resting, runs).items()}
+    except click.ClickException as error:
+        why = dict.fromkeys(resting, error.message)
+    return [
+        {"slice": name, "comes": name in needed, "why": needed.get(name, why[name])}
+        for name in resting
+    ]
 
 
 @click.command()
@@ -52,6 +78,8 @@ def plan(
     variables = {"fleet_only": list(slices)} if slices else None
     ended = run_playbook("site", how, variables, go_on="tpu-fleet plan", quiet=True)
     code = code_of(ended)
+    if ended.report.plan:
+        ended.report.plan["on_queue"] = on_queue(ended.report)
     if machine_readable:
         click.echo(json.dumps(as_data(ended.report, code), indent=2))
     else:

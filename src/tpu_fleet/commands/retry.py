@@ -8,7 +8,8 @@ import click
 
 from ..workers.ask.run_view import Run, RunView
 from ..workers.inventory.names import NameOf
-from .many import Many, options_of_workers
+from .many import Many, guarded, options_of_workers
+from .submitted import with_submitted
 from .verbs import Gang, Verb, run_verb
 
 
@@ -43,7 +44,7 @@ VERB = Verb(
 @click.command()
 @options_of_workers
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
+@click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
 def retry(
     context: click.Context, many: Many, machine_readable: bool, wanted: tuple[str, ...]
@@ -52,6 +53,8 @@ def retry(
 
     A run that has not succeeded or failed is refused, with its state. Of a run on several slices,
     those are tried again on which it has ended.
+
+    A submitted run that has failed or was stopped waits in the queue again.
 
     \b
         tpu-fleet retry digits
@@ -64,4 +67,15 @@ def retry(
     when there is no such run, or one is refused or has not begun in time, 2 when a worker did not
     answer.
     """
-    context.exit(run_verb(VERB, many, wanted, machine_readable))
+    context.exit(
+        guarded(
+            lambda: with_submitted(
+                "retry",
+                wanted,
+                machine_readable,
+                many.settings.timeout,
+                lambda rest: run_verb(VERB, many, rest, machine_readable),
+            ),
+            "Interrupted. What was asked for goes on.",
+        )
+    )

@@ -23,6 +23,7 @@ from ..workers.ask.run_view import RunView, views_of
 from ..workers.inventory.hosts import fold
 from ..workers.inventory.names import NameOf, no_such
 from .many import Many, guarded, options_of_many
+from .submitted import show_queue
 
 COLUMNS = (
     Column("RUN"),
@@ -36,6 +37,7 @@ COLUMNS = (
     Column("SAVED", 4, right=True),
     Column("FOR", 7, right=True),
     Column("WHERE", 9),
+    Column("FROM", 8, if_mixed=True),
 )
 
 
@@ -45,6 +47,7 @@ def described(view: RunView) -> dict[str, Any]:
         "run": view.run,
         "slice": view.slice,
         "user": view.user,
+        "submitted": view.submitted,
         "state": view.state,
         "attempt": view.attempt,
         "step": view.step,
@@ -87,6 +90,7 @@ def cells_of(view: RunView) -> list[str]:
         loss_text(view.loss),
         *("-" if age is None else long(age) for age in (view.saved_age, view.age)),
         fold(view.hosts),
+        "queue" if view.submitted else "fleet file",
     ]
 
 
@@ -117,12 +121,16 @@ def as_json(views: Sequence[RunView], answers: Answers, code: int) -> str:
 
 @click.command()
 @options_of_many
+@click.option(
+    "--queue", "of_queue", is_flag=True, help="Show submitted runs: what waits and why, what ended."
+)
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.argument("wanted", type=NameOf("runs"), nargs=-1, metavar="[RUN]...")
+@click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, metavar="[RUN]...")
 @click.pass_context
 def runs(
     context: click.Context,
     many: Many,
+    of_queue: bool,
     machine_readable: bool,
     wanted: tuple[str, ...],
 ) -> None:
@@ -132,9 +140,14 @@ def runs(
     are in different states; STEP and SPEED are those of the slowest one. SAVED is the time since
     the newest checkpoint was written, FOR the time in this state.
 
+    FROM is where a run stands, if there are submitted ones: in the queue, or in the fleet file.
+
     All workers are asked at once. Behind or below a row stands why it is so: the last error that
     the program printed, or what the run waits for: another run that uses the TPU, a process that
     holds a chip, a worker that does not answer.
+
+    --queue shows the submitted runs instead, without a worker: what runs where, what waits in which
+    order and why, and what ended last. A run whose slice the API has no more waits again.
 
     The exit code is 0 when every worker answered, 1 when there is no such run or an answer is
     invalid, 2 when a worker did not answer.
@@ -161,7 +174,8 @@ def runs(
             click.echo(line, err=True)
         return code
 
-    context.exit(guarded(show, "Interrupted."))
+    work = (lambda: show_queue(wanted, machine_readable)) if of_queue else show
+    context.exit(guarded(work, "Interrupted."))
 
 
 def no_such_run(name: str, names: Sequence[str]) -> str:

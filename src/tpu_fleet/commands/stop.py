@@ -7,7 +7,8 @@ import click
 from ..on_worker.run_states import ENDED_OR_STOPPED
 from ..workers.ask.run_view import RunView
 from ..workers.inventory.names import NameOf
-from .many import Many, options_of_workers
+from .many import Many, guarded, options_of_workers
+from .submitted import with_submitted
 from .verbs import Verb, run_verb
 
 
@@ -32,7 +33,7 @@ VERB = Verb(
 @click.command()
 @options_of_workers
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
+@click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
 def stop(
     context: click.Context, many: Many, machine_readable: bool, wanted: tuple[str, ...]
@@ -44,6 +45,9 @@ def stop(
     computer, or by a watcher that has seen it stopped. Elsewhere `enabled: false` in the fleet file
     keeps it stopped.
 
+    A submitted run is stopped in the queue, wherever it waits or runs; tpu-fleet retry lets it wait
+    again.
+
     \b
         tpu-fleet stop digits
         tpu-fleet stop digits words --slice pair
@@ -54,4 +58,15 @@ def stop(
     The exit code is 0 when all have stopped or had ended, 1 when there is no such run or one has
     not stopped in time, 2 when a worker did not answer.
     """
-    context.exit(run_verb(VERB, many, wanted, machine_readable))
+    context.exit(
+        guarded(
+            lambda: with_submitted(
+                "stop",
+                wanted,
+                machine_readable,
+                many.settings.timeout,
+                lambda rest: run_verb(VERB, many, rest, machine_readable),
+            ),
+            "Interrupted. What was asked to stop goes on to stop.",
+        )
+    )

@@ -90,6 +90,7 @@ def as_data(report: Report, code: int) -> dict[str, Any]:
     return {
         "slices": report.plan.get("changes", []),
         "slices_that_wait": [{"slice": name, "why": why} for name, why in waits_of(report)],
+        "slices_on_queue": report.plan.get("on_queue", []),
         "machines": machines_to_set_up(report),
         "runs": runs_to_change(report),
         "around": report.around,
@@ -109,6 +110,7 @@ def plan_text(report: Report) -> list[str]:
     lines = [
         *_part("slices", [*map(_slice_row, report.plan.get("changes", ()))]),
         *_part("waits", [f"{name}: {why}" for name, why in waits_of(report)]),
+        *_part("on queue", [*map(_on_queue_row, report.plan.get("on_queue", ()))]),
         *_part("set up", _machine_rows(machines_to_set_up(report))),
         *_part("runs", run_rows(runs_to_change(report), VERBS)),
         *_part("also", report.around),
@@ -153,6 +155,11 @@ def _slice_row(change: Mapping[str, Any]) -> str:
     why = "" if change["does"] == "create" else f": {change['why']}"
     price = _price(change) if change["chips"] else ""
     return f"{what}{kind}{fields} in {change['zone']}{why}{price}"
+
+
+def _on_queue_row(row: Mapping[str, Any]) -> str:
+    does = "would be created by the watcher" if row["comes"] else "rests"
+    return f"{row['slice']}: {does}: {row['why']}"
 
 
 def _tier(tier: str) -> str:

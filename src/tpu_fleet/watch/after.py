@@ -31,8 +31,12 @@ def look_after(
     hosts: Mapping[str, HostSeen],
     declared: Iterable[str],
     now: float,
+    awaited: bool = False,
 ) -> tuple[SliceMemory, Finish | None]:
-    """Record who uses a slice; return whether to stop or delete it now."""
+    """Record who uses a slice; return whether to stop or delete it now.
+
+    `awaited`: it is there for a submitted run that may begin at any time.
+    """
     answers = [host for host in hosts.values() if host.reached]
     complete = len(answers) == len(hosts) >= max(1, len(one.addresses))
     if one.want.on_finish == KEEP or one.phase != READY or known.due or not complete:
@@ -41,14 +45,14 @@ def look_after(
     fresh = known.mark == "" or applied != known.applied
     gap = now - known.asked_at > UNSEEN
     since = 0.0 if gap else known.idle_since
-    since = 0.0 if in_use(hosts) else since or now
+    since = 0.0 if awaited or in_use(hosts) else since or now
     known = replace(known, applied=applied, asked_at=now, idle_since=since)
     if fresh:
         known = replace(known, mark=one.want.mark)
     if in_use(hosts):
         known = replace(known, rest_failures=0, rest_at=0.0)
     # Changed runs that are not yet applied have not started.
-    if in_use(hosts) or known.mark != one.want.mark or known.rest_at > now:
+    if awaited or in_use(hosts) or known.mark != one.want.mark or known.rest_at > now:
         return known, None
     ends = ends_of(hosts, declared)
     rest = one.rest
@@ -56,7 +60,8 @@ def look_after(
     if ends and not before:
         return known, Finish(one.want.on_finish, "its runs have finished", ends)
     if one.want.idle_after and now - since >= one.want.idle_after:
-        return known, Finish(one.want.on_finish, f"unused for {long(now - since)}", ends)
+        why = f"unused for {long(now - since)}"
+        return known, Finish(one.want.on_finish, why, ends, on_queue=one.want.on_queue)
     return known, None
 
 
@@ -98,4 +103,7 @@ def done(
         known = replace(known, rest_failures=failures, rest_at=now + pause(failures, AGAIN, MOST))
         return known, [], outcome.says(name) or "the playbook failed; its log says why"
     known = replace(known, rest_failures=0, rest_at=0.0, idle_since=0.0)
-    return known, [tell.rests(name, finish.how, finish.why, finish.ends, now, finish.held)], ""
+    message = tell.rests(
+        *(name, finish.how, finish.why, finish.ends, now), finish.held, finish.on_queue
+    )
+    return known, [message], ""

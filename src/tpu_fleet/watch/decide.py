@@ -69,6 +69,8 @@ class Finish:
     ends: str = ""
     held: bool = False
     """Whether a spent budget asks for it, whatever its on_finish says."""
+    on_queue: bool = False
+    """Whether submitted runs bring it again."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -150,6 +150,9 @@ class Settings:
     runs: Sequence[Mapping[str, Any]]
     shares: Sequence[Mapping[str, Any]] = ()
     prices: Sequence[Mapping[str, Any]] = ()
+    queue: Mapping[str, Any] = field(default_factory=dict)
+    """What the fleet file says of the queue of submitted runs."""
+    venvs: Sequence[Mapping[str, Any]] = ()
     unregistered: Sequence[str] = ()
     """Keys to register at GitHub, for which there is no token."""
 
@@ -166,6 +169,8 @@ class Settings:
             runs=list(said["runs"]),
             shares=list(said.get("shares", ())),
             prices=list(said.get("prices", ())),
+            queue=dict(said.get("queue") or {}),
+            venvs=list(said.get("venvs", ())),
             unregistered=list(said.get("unregistered", ())),
         )
 

@@ -24,6 +24,7 @@ from .ground import Settings
 from .hosts import HostSeen, hear
 from .note import Notes
 from .purse import Purse
+from .queue_look import QueueLook
 from .read import read_settings, read_workers
 from .report import Report
 from .state import LONGEST, State
@@ -73,6 +74,9 @@ class Look:
         self.finishes: dict[str, Finish] = {}
         """The slices that are no longer needed, or cost more than the budget has."""
         self.purse = Purse(state, report)
+        self.queue = QueueLook(state, report)
+        # Whether slices were recorded to come, or to rest, since the record was read.
+        self._recorded = False
         self.runs: list[dict[str, Any]] = []
         self.looked_at = 0.0
         self.began = 0.0
@@ -117,7 +121,8 @@ class Look:
         state = self._state
         if state.settings is None:
             return
-        if self._applier is None:
+        if self._applier is None or self._recorded:
+            self._recorded = False
             client = state.settings.client()
             fleet, book = state.settings.fleet(), state.settings.rest_book(client)
             self._applier = FleetApplier(apis_of(client, fleet), fleet, rest=book.read)
@@ -136,6 +141,7 @@ class Look:
         if self.purse.presses:
             # What the slices do has to be known before they are stopped.
             self.expect_hosts()
+        self._recorded = self.queue.look(world, self.runs, not self.purse.forbids)
         stuck = seen.stuck(plan)
         for name, text in stuck.items():
             self._report.worse(f"stuck:{name}", text)
@@ -228,6 +234,7 @@ class Look:
                 looks[one.name],
                 declared[one.name],
                 state.clock.now(),
+                one.want.on_queue and self.queue.awaits(one.name),
             )
             state.memory = state.memory.with_slice(one.name, known)
             if finish is not None:

@@ -62,6 +62,11 @@ class Purse:
         return self.over is not None and self._budget.acts
 
     @property
+    def forbids(self) -> bool:
+        """Whether what is created now would cost more than the budget has."""
+        return self.acts and self._would_cost
+
+    @property
     def presses(self) -> bool:
         """Whether a slice that is there costs more than the budget has."""
         cost = decisions.costing(self._state.seen, self._rates) if self.acts else set()

@@ -23,6 +23,7 @@ TROUBLES = {
     "settings": "The fleet file cannot be read",
     "lease": "The watcher cannot get its lease",
     "provision": "Slices cannot be requested",
+    "queue": "The queue of submitted runs cannot be read",
     "github": "Keys of machines are not registered at GitHub",
     "page": "The fleet's page cannot be published",
 }
@@ -145,7 +146,15 @@ def more_runs(name: str, runs: Sequence[RunView], now: float) -> Message:
     )
 
 
-def rests(name: str, how: str, why: str, ends: str, now: float, held: bool = False) -> Message:
+def rests(
+    name: str,
+    how: str,
+    why: str,
+    ends: str,
+    now: float,
+    held: bool = False,
+    on_queue: bool = False,
+) -> Message:
     """Return the message that a slice was stopped or deleted; `held`: for a spent budget."""
     was = "deleted" if how == "delete" else "stopped"
     disks = "its data disks are" if how == "delete" else "its disks are"
@@ -153,6 +162,8 @@ def rests(name: str, how: str, why: str, ends: str, now: float, held: bool = Fal
         f"Its runs are kept stopped. To go on, raise fleet_budget or wait for the next period; "
         f"then run: tpu-fleet slice wake {name}, and tpu-fleet start RUN"
         if held
+        else f"It comes for a submitted run, or with: tpu-fleet slice wake {name}"
+        if on_queue
         else f"To start it again, change one of its runs, or run: tpu-fleet slice wake {name}"
     )
     return Message(

@@ -124,7 +124,7 @@ def plan(
             if name in (run["name"] for run in ready)
         },
         "trees": _trees(ready),
-        "gone_files": _gone_files(gone),
+        "gone_files": gone_files(gone),
         "secret_files": [file for run in ready for file in _secret_files(run, keys)],
     }
     if records is not None:
@@ -171,7 +171,7 @@ def _files(
     return files
 
 
-def _gone_files(names: Sequence[str]) -> list[File]:
+def gone_files(names: Sequence[str]) -> list[File]:
     """Return the files of runs that are no longer declared."""
     return [
         {"path": path, "state": "absent"}

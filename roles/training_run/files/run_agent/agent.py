@@ -35,6 +35,7 @@ from .decide.run_states import RUNNING
 from .talk import keys, systemd, wire
 from .talk.journal import Journal
 from .talk.leader import Leader
+from .talk.messages import GANG
 from .talk.refusals import Refusals
 
 # The signals that an agent that takes over handles, also when they are sent before it can.
@@ -86,7 +87,7 @@ class Agent:
         self.secrets = secrets.Keeper(self.config)
         self.leader = Leader(self.config, self.boot_id) if self.config.leader else None
         self.refusals = Refusals()
-        self.server: wire.Server | None = None
+        self.server: wire.Server[Report, member.Order] | None = None
         self._meet_the_gang()
         self.journal = Journal(self.config, self.boot_id, self.hand)
         self.progress = Progress(self.config, time.monotonic(), self.hand)
@@ -224,7 +225,7 @@ class Agent:
         if self.leader is not None and config.workers > 1:
             self.keys.make()
         self.client = wire.Client(
-            config.run, config.worker, config.peer_port, config.hosts, self.keys
+            config.run, config.worker, config.peer_port, config.hosts, self.keys, GANG
         )
 
     def _serve(self) -> None:
@@ -240,6 +241,7 @@ class Agent:
                 config.peer_port,
                 config.hosts,
                 self.keys,
+                GANG,
                 self.leader.exchange,
                 self.refusals.note,
                 hands_out=not config.slices,

@@ -32,6 +32,8 @@ class Archives:
     """Lists each archive once; the fleet file is read when the first is asked for."""
 
     read: Callable[[], Inventory] = read_inventory
+    elsewhere: Callable[[str], str] = lambda _run: ""
+    """Returns where a run has its archive that the fleet file does not declare; empty: nowhere."""
     _inventory: list[Inventory] = field(default_factory=list)
     _addresses: dict[str, str] = field(default_factory=dict)
     _kept: dict[str, Kept | None] = field(default_factory=dict)
@@ -67,12 +69,13 @@ class Archives:
         return self._addresses
 
     def of(self, run: str) -> Kept | None:
-        """Return a run's archive; None if it declares none.
+        """Return a run's archive; None if it has none.
 
         Raises PlayError and TpuError.
         """
         if run not in self._kept:
-            self._kept[run] = self._listed(run, self.addresses().get(run, ""))
+            address = self.addresses().get(run) or self.elsewhere(run)
+            self._kept[run] = self._listed(run, address)
         return self._kept[run]
 
     def _listed(self, run: str, address: str) -> Kept | None:

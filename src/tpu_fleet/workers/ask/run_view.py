@@ -153,6 +153,8 @@ class RunView:
     """The worker that speaks for the run."""
     hosts: tuple[str, ...] = ()
     run_id: str = ""
+    submitted: bool = False
+    """Whether it came out of the queue."""
 
     @property
     def name(self) -> str:
@@ -258,6 +260,7 @@ def view_of(runs: Sequence[Run]) -> RunView:
         host=first.host,
         hosts=tuple(one.host for one in sorted(runs, key=lambda o: (o.worker, o.host))),
         run_id=first.status.run_id,
+        submitted=first.status.submitted,
     )
 
 

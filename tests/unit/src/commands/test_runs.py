@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from tpu_fleet.history.record import stories
 from tpu_fleet.history.store import History, Look
 from tpu_fleet.on_worker.run_reader import BEGINNING
 from tpu_fleet.page.model import page_of
-from tpu_fleet.show.console import wide_console
+from tpu_fleet.show.console import PlainConsole, wide_console
 from tpu_fleet.show.table import print_tables
 from tpu_fleet.top.lines import Now, by_run
 from tpu_fleet.top.source import heard_in
@@ -64,7 +65,28 @@ def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1
         result, found, _disk = understood(KNOWN, Result(host, Kind.DONE, 0, value=told))
         assert result.ok, result
         runs += found
-    return [[*cells_of(one), one.why] for one in views_of(runs)]
+    return [[*cells_of(one)[:-1], one.why] for one in views_of(runs)]
+
+
+def test_submitted_runs_are_marked_beside_declared_ones() -> None:
+    both = [{**STATUS, "run": "lr-1", "submitted": True}, STATUS]
+    told = json.dumps({**ANSWER, "runs": both}).encode()
+    found = understood(KNOWN, Result("pair-w0", Kind.DONE, 0, value=told))[1]
+    views = views_of(found)
+    assert {one.run: cells_of(one)[-1] for one in views} == {
+        "lr-1": "queue",
+        "digits": "fleet file",
+    }
+    assert {one.run: described(one)["submitted"] for one in views} == {
+        "lr-1": True,
+        "digits": False,
+    }
+    out = io.StringIO()
+    console = PlainConsole(file=out, width=160)
+    print_tables(console, table_of(views))
+    assert "FROM" in out.getvalue()
+    print_tables(console, table_of([one for one in views if not one.submitted]))
+    assert out.getvalue().count("FROM") == 1
 
 
 @pytest.mark.parametrize(

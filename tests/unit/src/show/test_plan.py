@@ -139,3 +139,18 @@ def test_what_is_new_beside_the_chips_has_a_price() -> None:
     assert "$46.60 and 1 unknown a month for what is new beside the chips" in whole
     assert as_data(report, 2)["beside"] == rows
     assert "beside" not in " ".join(plan_text(planned(change())))
+
+
+def test_a_slice_that_comes_for_submitted_runs_has_its_row() -> None:
+    report = planned()
+    report.plan["on_queue"] = [
+        {"slice": "burst-1", "comes": True, "why": "3 submitted runs wait for v4-8"},
+        {"slice": "burst-2", "comes": False, "why": "nothing waits in the queue for it"},
+    ]
+    assert not something(report)
+    assert "\n".join(plan_text(report)).startswith(
+        "on queue    burst-1: would be created by the watcher: 3 submitted runs wait for\n"
+        "              v4-8\n"
+        "            burst-2: rests: nothing waits in the queue for it\n"
+    )
+    assert as_data(report, 0)["slices_on_queue"] == report.plan["on_queue"]

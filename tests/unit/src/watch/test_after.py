@@ -98,6 +98,23 @@ def test_when_the_runs_are_over(hosts: list[HostSeen], more: dict[str, Any], goe
 
 
 IDLE = pair(idle_after=1800)
+FOR_QUEUE = pair(idle_after=1800, on_queue=True)
+
+
+def test_a_slice_that_a_submitted_run_is_about_to_take_is_not_idle() -> None:
+    known = OLD
+    looks = {"pair-w0": host(), "pair-w1": host()}
+    found = []
+    for minutes, awaited in ((0, False), (30, True), (31, False), (50, False), (62, False)):
+        at = NOW + 60 * minutes
+        known, finish = look_after(
+            replace(known, asked_at=at - 60), FOR_QUEUE, looks, (), at, awaited
+        )
+        found.append(finish)
+    assert found[:-1] == [None] * 4
+    assert found[-1] == Finish("delete", "unused for 31 min", on_queue=True)
+
+
 FAILED = host(run("failed"))
 
 

@@ -19,6 +19,7 @@ from ..decide.values import json_object, one_line
 
 _BYTES = 4 << 20
 _SILENCE = 15.0
+_TOKEN_SECONDS = 240.0
 _GOOGLE = "storage.googleapis.com"
 _TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a path
 _LOOKS, _WRITES = "roles/storage.objectViewer", "roles/storage.objectUser"
@@ -31,6 +32,10 @@ class CannotLook(Exception):
     """What stands in the way; the text has the remedy."""
 
 
+class TooMuch(CannotLook):
+    """An answer has more bytes than are read."""
+
+
 class Answer(NamedTuple):
     """What a server answers."""
 
@@ -38,6 +43,11 @@ class Answer(NamedTuple):
     body: bytes
     generation: int
     """Of the object; 0 where none is named."""
+    metageneration: int = 0
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def may_have_token(address: str) -> bool:
@@ -58,45 +68,56 @@ class _Server:
         self.name = parts.hostname or address
         is_secret = parts.scheme == "https"  # by the system's certificates
         kind = http.client.HTTPSConnection if is_secret else http.client.HTTPConnection
-        self._deadline = deadline
+        self.deadline = deadline
         self._connection = kind(parts.netloc, timeout=self._patience())
 
     def ask(
-        self, path: str, headers: dict[str, str], method: str = "GET", data: Data = None
+        self,
+        path: str,
+        headers: dict[str, str],
+        method: str = "GET",
+        data: Data = None,
+        most: int = _BYTES,
     ) -> Answer:
-        """Return the answer; raise CannotLook. Data in pieces needs its length in the headers."""
+        """Return the answer, of at most so many bytes; raise CannotLook.
+
+        Data in pieces needs its length in the headers.
+        """
         try:
             self._wait_no_longer()
             self._connection.request(method, path, body=data, headers=headers)
             self._wait_no_longer()
             answer = self._connection.getresponse()
-            body = b"".join(self._parts(answer))
+            body = b"".join(self._parts(answer, most))
             # Before Python 3.12 an answer that was read in parts does not end by itself, and its
             # connection takes no other request.
             answer.close()
-            named = answer.headers.get("x-goog-generation", "")
-            known = named.isascii() and named.isdigit() and len(named) < 20
-            return Answer(answer.status, body, int(named) if known else 0)
-        except (http.client.HTTPException, OSError, ValueError) as error:
+            numbers = (
+                _number(answer.headers.get(f"x-goog-{name}", ""))
+                for name in ("generation", "metageneration")
+            )
+            return Answer(answer.status, body, *numbers)
+        except (http.client.HTTPException, OSError, ValueError, TooMuch) as error:
             self._connection.close()
-            raise CannotLook(f"{self.name} does not answer: {error or 'nothing'}") from error
+            kind = TooMuch if isinstance(error, TooMuch) else CannotLook
+            raise kind(f"{self.name} does not answer: {error or 'nothing'}") from error
 
     def _patience(self) -> float:
         """Return for how long a silent server is waited for."""
-        return min(_SILENCE, max(0.01, self._deadline - time.monotonic()))
+        return min(_SILENCE, max(0.01, self.deadline - time.monotonic()))
 
     def _wait_no_longer(self) -> None:
         self._connection.timeout = self._patience()
         if self._connection.sock is not None:
             self._connection.sock.settimeout(self._patience())
 
-    def _parts(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    def _parts(self, answer: http.client.HTTPResponse, most: int) -> Iterator[bytes]:
         size = 0
         while part := answer.read1(1 << 16):
             size += len(part)
-            if size > _BYTES:
-                raise OSError("it says too much")
-            if time.monotonic() > self._deadline:
+            if size > most:
+                raise TooMuch("it says too much")
+            if time.monotonic() > self.deadline:
                 raise OSError("it is too slow")
             yield part
 
@@ -117,10 +138,40 @@ class Bucket:
         self._address, self._metadata, self._name = storage, metadata, name
         self._server = _Server(storage, self._deadline)
         self._headers: dict[str, str] | None = None
+        self._authorized = 0.0
 
     def close(self) -> None:
         """End the connection."""
         self._server.close()
+
+    def renew(self, seconds: float) -> None:
+        """Let the next requests take at most so many seconds, over the same connection."""
+        now = time.monotonic()
+        self._deadline = self._server.deadline = now + seconds
+        # The metadata server gives a token for as long as it is good for minutes more.
+        if now - self._authorized > _TOKEN_SECONDS:
+            self._headers = None
+
+    def ask(
+        self,
+        path: str,
+        method: str = "GET",
+        data: Data = None,
+        headers: dict[str, str] | None = None,
+        most: int = _BYTES,
+    ) -> Answer:
+        """Return the answer about a path below the bucket: 200, 404 or 412; at most so many bytes.
+
+        `path` begins with `/o`; those for uploads with `/upload/o`.
+        """
+        upload, rest = path.startswith("/upload/"), path.removeprefix("/upload")
+        whole = f"{'/upload' if upload else ''}/storage/v1/b/{self._name}{rest}"
+        answer = self._ask(whole, method, data, headers, most)
+        if answer.status == 401:
+            self._headers = None
+        if answer.status not in (200, 204, 404, 412):
+            raise CannotLook(_refusal(answer, _LOOKS if method == "GET" else _WRITES))
+        return answer
 
     def found(self, rest: str) -> dict[str, Any] | None:
         """Return the JSON object of a path below the bucket's objects; None if there is none."""
@@ -192,12 +243,14 @@ class Bucket:
         method: str = "GET",
         data: Data = None,
         headers: dict[str, str] | None = None,
+        most: int = _BYTES,
     ) -> Answer:
         if self._headers is None:
             self._headers = self._authorization()
+            self._authorized = time.monotonic()
         if time.monotonic() > self._deadline:
             raise CannotLook(f"{self._server.name} is too slow")
-        return self._server.ask(path, {**self._headers, **(headers or {})}, method, data)
+        return self._server.ask(path, {**self._headers, **(headers or {})}, method, data, most)
 
     def _authorization(self) -> dict[str, str]:
         if not self._metadata:

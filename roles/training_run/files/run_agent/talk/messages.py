@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..decide.gang_state import PHASES, Report
 from ..decide.member import Order
 from ..decide.values import MOST_ATTEMPTS, is_whole
 
-T = TypeVar("T", Report, Order)
 Check = Callable[[Any], bool]
 
 MOST_BYTES = 128 * 1024
@@ -29,15 +28,52 @@ class Refused(Exception):
     """A message that is not taken, and why."""
 
 
-def _text(most: int) -> Check:
+class OfWorker(Protocol):
+    """A report, whatever else is in it."""
+
+    @property
+    def worker(self) -> int:
+        """Return the number of the worker that it is from."""
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound=OfWorker)
+O = TypeVar("O")  # noqa: E741 - an order
+
+
+@dataclass(frozen=True)
+class Words(Generic[R, O]):
+    """What is said on one kind of wire: a worker's report, and the leader's order."""
+
+    report: type[R]
+    report_rules: Mapping[str, Check]
+    order: type[O]
+    order_rules: Mapping[str, Check]
+    refuse: Callable[[R], str] = lambda _report: ""
+    """Returns why a report is not taken from another worker; empty if it is."""
+
+    def read_report(self, data: bytes) -> R:
+        """Return the report that a worker sent; raises Refused."""
+        return _read(self.report, self.report_rules, data)
+
+    def read_order(self, data: bytes) -> O:
+        """Return the order that the leader sent; raises Refused."""
+        return _read(self.order, self.order_rules, data)
+
+
+def text(most: int) -> Check:
+    """Return the rule for a printable text of so many characters."""
     return lambda value: isinstance(value, str) and len(value) <= most and value.isprintable()
 
 
-def _whole(least: int, most: int) -> Check:
+def whole(least: int, most: int) -> Check:
+    """Return the rule for a whole number between two."""
     return lambda value: is_whole(value) and least <= value <= most
 
 
-def _number(most: float) -> Check:
+def number(most: float) -> Check:
+    """Return the rule for a number from 0 on."""
+
     def check(value: Any) -> bool:
         if is_whole(value):
             return bool(0 <= value <= most)
@@ -46,79 +82,81 @@ def _number(most: float) -> Check:
     return check
 
 
-def _maybe(check: Check) -> Check:
+def maybe(check: Check) -> Check:
+    """Return the rule for a value that may be null."""
     return lambda value: value is None or check(value)
 
 
-def _one_of(*values: str) -> Check:
+def one_of(*values: str) -> Check:
+    """Return the rule for one of several words."""
     return lambda value: isinstance(value, str) and value in values
 
 
-def _flag(value: Any) -> bool:
+def flag(value: Any) -> bool:
+    """Return whether a value is true or false."""
     return isinstance(value, bool)
 
 
-def _lines(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= _LINES and all(map(_text(_LINE), value))
+def lines(value: Any) -> bool:
+    """Return whether a value is a list of a few short lines."""
+    return isinstance(value, list) and len(value) <= _LINES and all(map(text(_LINE), value))
 
 
 def _builds(value: Any) -> bool:
     if not isinstance(value, dict) or len(value) > _NAMES:
         return False
-    return all(_text(100)(name) and _text(_LINE)(version) for name, version in value.items())
+    return all(text(100)(name) and text(_LINE)(version) for name, version in value.items())
 
 
 def _queue(value: Any) -> bool:
     if not isinstance(value, dict) or set(value) != {"behind", "user", "since"}:
         return False
-    return (
-        _text(100)(value["behind"]) and _text(100)(value["user"]) and _number(1e12)(value["since"])
-    )
+    return text(100)(value["behind"]) and text(100)(value["user"]) and number(1e12)(value["since"])
 
 
-_SECONDS = _number(1e10)
-_ATTEMPT = _whole(0, MOST_ATTEMPTS)
+_SECONDS = number(1e10)
+_ATTEMPT = whole(0, MOST_ATTEMPTS)
 
 REPORT: dict[str, Check] = {
-    "worker": _whole(0, 65535),
-    "boot_id": _text(100),
-    "definition": _text(100),
+    "worker": whole(0, 65535),
+    "boot_id": text(100),
+    "definition": text(100),
     "last_started": _ATTEMPT,
-    "program": _one_of("none", "running", "exited"),
-    "exit_code": _maybe(_whole(-(2**31), 2**31)),
-    "signal": _maybe(_whole(0, 128)),
-    "cause": _text(_TEXT),
-    "blocked": _text(_TEXT),
-    "leaving": _flag,
+    "program": one_of("none", "running", "exited"),
+    "exit_code": maybe(whole(-(2**31), 2**31)),
+    "signal": maybe(whole(0, 128)),
+    "cause": text(_TEXT),
+    "blocked": text(_TEXT),
+    "leaving": flag,
     "sent": _SECONDS,
-    "heard": _text(200),
+    "heard": text(200),
     "quiet": _SECONDS,
-    "tail": _lines,
+    "tail": lines,
     "builds": _builds,
     "floor": _ATTEMPT,
-    "run_id": _text(200),
-    "elsewhere": _text(_TEXT),
-    "named": _text(100),
-    "checkpoint": _text(_LINE),
-    "queue": _maybe(_queue),
-    "no_turn": _flag,
+    "run_id": text(200),
+    "elsewhere": text(_TEXT),
+    "named": text(100),
+    "checkpoint": text(_LINE),
+    "queue": maybe(_queue),
+    "no_turn": flag,
 }
 ORDER: dict[str, Check] = {
-    "phase": _one_of(*PHASES),
+    "phase": one_of(*PHASES),
     "attempt": _ATTEMPT,
-    "definition": _text(100),
-    "run_id": _text(200),
-    "reason": _text(_TEXT),
-    "waiting": _text(_TEXT * 4),
-    "token": _text(200),
+    "definition": text(100),
+    "run_id": text(200),
+    "reason": text(_TEXT),
+    "waiting": text(_TEXT * 4),
+    "token": text(200),
     "hung": _SECONDS,
-    "checkpoint": _text(_LINE),
-    "queue": _maybe(_queue),
-    "saved_at": _maybe(_SECONDS),
-    "yields": _flag,
-    "fenced": _flag,
-    "guards": _flag,
-    "stuck": _flag,
+    "checkpoint": text(_LINE),
+    "queue": maybe(_queue),
+    "saved_at": maybe(_SECONDS),
+    "yields": flag,
+    "fenced": flag,
+    "guards": flag,
+    "stuck": flag,
 }
 _LONGEST = {"waiting": _TEXT * 4, "tail": _LINE, "checkpoint": _LINE, "builds": _LINE}
 
@@ -140,14 +178,14 @@ def _read(kind: type[T], rules: Mapping[str, Check], data: bytes) -> T:
         raise Refused("something is missing in it") from None
 
 
-def read_report(data: bytes) -> Report:
-    """Return the report that a worker sent; raises Refused."""
-    return _read(Report, REPORT, data)
+def _said_of_worker_0(report: Report) -> str:
+    only_there = report.elsewhere or report.floor or report.run_id
+    return "it says what only worker 0 looks at" if only_there else ""
 
 
-def read_order(data: bytes) -> Order:
-    """Return the order that the leader sent; raises Refused."""
-    return _read(Order, ORDER, data)
+GANG = Words(Report, REPORT, Order, ORDER, _said_of_worker_0)
+"""What the agents of one run say."""
+read_report, read_order = GANG.read_report, GANG.read_order
 
 
 def write(message: Any) -> bytes:
@@ -155,8 +193,8 @@ def write(message: Any) -> bytes:
     found = {
         name: _cut(value, _LONGEST.get(name, _TEXT)) for name, value in asdict(message).items()
     }
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    said = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return said.encode("utf-8", "replace")
 
 
 def _cut(value: Any, most: int) -> Any:

@@ -19,12 +19,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import Generic
 
-from ..decide.gang_state import Report
-from ..decide.member import Order
 from ..decide.values import is_key
 from . import keys, messages
-from .messages import Refused
+from .messages import O, R, Refused, Words
 
 ROOTS_PORTS = 1024
 # Source ports that root takes: NFS takes its own from 665 on.
@@ -41,7 +40,6 @@ _HEAD = struct.Struct("!4sHQ8s16s32sI")
 _GREETING, _TELL, _ASK_KEY, _KEY = b"TFG1", b"TFM1", b"TFK1", b"TFS1"
 _NO_KEY, _UNSIGNED = bytes(8), bytes(32)
 
-Answer = Callable[[Report], Order]
 Note = Callable[[str, str], None]
 Head = tuple[bytes, int, int, bytes, bytes, bytes, int]
 
@@ -61,7 +59,7 @@ def _pack(
     return _HEAD.pack(kind, worker, number, name, nonce, sign, len(body)) + body
 
 
-class Server:
+class Server(Generic[R, O]):
     """The leader's side: a thread with an event loop, in which each connection has a task."""
 
     def __init__(
@@ -70,13 +68,14 @@ class Server:
         port: int,
         hosts: Sequence[str],
         own_keys: keys.Keys,
-        answer: Answer,
+        words: Words[R, O],
+        answer: Callable[[R], O],
         note: Note,
         hands_out: bool = False,
     ) -> None:
         """Listen; `hands_out` says whether workers without a key may get the leader's own."""
         self._run, self._hosts, self._keys = run, list(hosts), own_keys
-        self._answer, self._note = answer, note
+        self._words, self._answer, self._note = words, answer, note
         self._only_root = port < ROOTS_PORTS
         self._hands_out = hands_out
         self._connected: dict[asyncio.StreamWriter, str] = {}  # with their addresses
@@ -172,11 +171,12 @@ class Server:
             raise Refused("its signature is wrong")
         if number != next_number:
             raise Refused("it repeats itself")
-        report = messages.read_report(body)
+        report = self._words.read_report(body)
         if report.worker != worker:
             raise Refused("its report is another worker's")
-        if report.elsewhere or report.floor or report.run_id:
-            raise Refused("it says what only worker 0 looks at")
+        refused = self._words.refuse(report)
+        if refused:
+            raise Refused(refused)
         self._is_up_to_date(worker, key)
         told = messages.write(self._answer(report))
         sign = _sign(key, (self._run, "order", worker), challenge, nonce, number, told)
@@ -216,13 +216,20 @@ async def _receive(reader: asyncio.StreamReader, begin: bytes) -> tuple[Head, by
     return head, await reader.readexactly(head[6])
 
 
-class Client:
+class Client(Generic[R, O]):
     """A worker's side: one connection, which is opened again whenever it breaks."""
 
     def __init__(
-        self, run: str, worker: int, port: int, hosts: Sequence[str], own_keys: keys.Keys
+        self,
+        run: str,
+        worker: int,
+        port: int,
+        hosts: Sequence[str],
+        own_keys: keys.Keys,
+        words: Words[R, O],
     ) -> None:
         self.problem = ""
+        self._words = words
         self._run, self._worker, self._port, self._hosts = run, worker, port, list(hosts)
         self._keys = own_keys
         self._tries = 0
@@ -230,7 +237,7 @@ class Client:
         self._challenge = self._nonce = b""
         self._number = 0
 
-    def exchange(self, report: Report) -> Order | None:
+    def exchange(self, report: R) -> O | None:
         """Send the report, and return the order; None if the leader is absent or not trusted."""
         deadline = time.monotonic() + _TIMEOUT
         try:
@@ -313,7 +320,7 @@ class Client:
         self._socket.settimeout(_left(deadline))
         self._socket.sendall(data)
 
-    def _tell(self, body: bytes, deadline: float) -> Order:
+    def _tell(self, body: bytes, deadline: float) -> O:
         known = self._keys.all
         if not known:
             raise Refused("no key of the gang is here; apply the fleet file")
@@ -327,7 +334,7 @@ class Client:
         own = _sign(key, (self._run, "order", self._worker), challenge, nonce, count, told)
         if number != count or not hmac.compare_digest(own, sign):
             raise Refused("its signature is wrong")
-        order = messages.read_order(told)
+        order = self._words.read_order(told)
         if key == self._keys.current:
             self._keys.forget_previous()
         return order

@@ -15,7 +15,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import (
     Unavailable,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan import plan_fleet
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import Plan, World
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
+    BY_RUNS,
+    Plan,
+    World,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import (
     Rest,
     RestBook,
@@ -26,6 +30,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import (
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import check_fleet
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import QueuedResource
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ZONE = "us-central2-b"
@@ -103,6 +108,49 @@ def test_what_rests_is_not_made_again(
     assert ("slice wake" in status.text) is (phase == "ended")
 
 
+BY_QUEUE = {"on_queue": True, "idle_after": "30m"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "mark", "there", "does", "phase"),
+    [
+        # It comes only when a watcher recorded that a run needs it, or a user asked.
+        (None, "m1", (), [], "ended"),
+        (replace(RESTS, awake=True), "m1", (), ["create_node"], "coming"),
+        (RESTS, "m1", (), [], "ended"),
+        # Runs of the fleet file do not bring it.
+        (RESTS, "m2", (), [], "ended"),
+        # It is there: it is used like any other. What was lost is not made again unasked.
+        (None, "m1", ("READY",), [], "ready"),
+        (None, "m1", ("PREEMPTED",), ["delete_node"], "clearing"),
+        (None, "m1", ("STOPPED",), [], "ended"),
+    ],
+)
+def test_a_slice_on_queue_is_not_made_unasked(
+    rest: Rest | None, mark: str, there: tuple[str, ...], does: list[str], phase: str
+) -> None:
+    found = plan(*map(node, there), rest=rest, mark=mark, **BY_QUEUE)
+    [status] = found.statuses
+    assert (kinds(found), status.phase) == (does, phase)
+    assert status.text.endswith(BY_RUNS) is (phase == "ended")
+
+
+def test_a_request_for_a_slice_on_queue_is_withdrawn_when_no_run_needs_it() -> None:
+    raw = {
+        "name": f"projects/p/locations/{ZONE}/queuedResources/solo",
+        "state": {"state": "WAITING_FOR_RESOURCES"},
+        "tpu": {"nodeSpec": [{"nodeId": "solo", "node": {
+            "acceleratorType": "v4-8", "labels": {"tpu-fleet": "managed"}}}]},
+    }  # fmt: skip
+    queued = QueuedResource.from_api(raw)
+    params = {"slices": [{**SLICE, **BY_QUEUE, "queued": True}], "allocations": "unrestricted"}
+    fleet = Fleet.from_params({**params, "marks": {"solo": "m1"}}, "p")
+    asleep = World((), (queued,), frozenset(), NOW, {"solo": RESTS})
+    assert kinds(plan_fleet(fleet, asleep, {})) == ["delete_queued"]
+    awake = replace(asleep, rest={"solo": replace(RESTS, awake=True)})
+    assert kinds(plan_fleet(fleet, awake, {})) == []
+
+
 @pytest.mark.parametrize(
     ("how", "there", "does", "phase"),
     [
@@ -140,6 +188,9 @@ def test_only_what_says_on_finish_is_put_to_rest() -> None:
         ({"idle_minutes": 5}, "idle_minutes", "the key's old name"),
         ({"idle_after": "5m", "on_finish": "keep"}, "idle_after", "on_finish says keep"),
         ({"idle_after": "5m"}, "", ""),
+        ({"idle_after": "5m", "on_queue": True}, "", ""),
+        ({"on_queue": True}, "idle_after", "which on_queue needs"),
+        ({"idle_after": None, "on_queue": True}, "idle_after", "which on_queue needs"),
         ({"tier": "reserved"}, "", ""),
         ({"accelerator_type": "v4-16", "on_finish": "delete", "queued": True}, "", ""),
     ],
@@ -209,6 +260,11 @@ def test_another_computer_knows_what_rests(tmp_path: Path) -> None:
     assert there.read() == {"solo": replace(RESTS, at=10.0)}
     there.wake(["solo"], 1.0)
     assert here.read() == {"solo": replace(RESTS, awake=True, at=11.0)}
+    # What is awake for submitted runs, or never was there, is a user's from then on.
+    here.write({"solo": replace(RESTS, awake=True, by_queue=True, at=12.0)})
+    there.wake(["solo", "new"], 13.0, {"new": Rest("delete", "m"), "solo": Rest("stop", "x")})
+    woken = Rest("delete", "m", awake=True, at=13.0)
+    assert here.read() == {"solo": replace(RESTS, awake=True, at=13.0), "new": woken}
     assert RestBook(lambda: project, "bob", None).read() == {}
 
 

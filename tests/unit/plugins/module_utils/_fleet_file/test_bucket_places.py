@@ -29,6 +29,7 @@ DATA: dict[str, Any] = {
     "fleet_buckets": [{"bucket": "mounted", "path": "/mnt/m", "cross_region": "allow"}],
     "fleet_boards": [{"logs": {"lm": "gs://logs/lm", "own": "/var/log"}, "slices": ["solo"]}],
     "fleet_self_setup": {"bucket": "gs://setup/fleet"},
+    "fleet_queue": {"bucket": "gs://queue/q", "slices": ["solo"]},
 }
 
 
@@ -41,6 +42,7 @@ def test_all_places_of_a_fleet_file() -> None:
         "fleet_buckets[0].bucket": "gs://mounted",
         "fleet_boards[0].logs.lm": "gs://logs/lm",
         "fleet_self_setup.bucket": "gs://setup/fleet",
+        "fleet_queue.bucket": "gs://queue/q",
     }
     assert found["fleet_runs[0].command"].slices == ("two",)
     assert found["fleet_self_setup.bucket"].slices == ("setup",)
@@ -65,12 +67,26 @@ def test_a_slice_may_be_in_all_its_zones() -> None:
 def test_the_buckets_are_those_of_the_zones() -> None:
     assert Places.declared(DATA).buckets() == [
         *("data", "lab-europe-west4", "lab-us-east1", "logs", "logs-europe-west4-b"),
-        *("logs-us-east1-c", "mounted", "setup"),
+        *("logs-us-east1-c", "mounted", "queue", "setup"),
     ]
 
 
 def run(**keys: Any) -> dict[str, Any]:
     return {"fleet_slices": SLICES, "fleet_runs": [{"name": "lm", "slices": ["two"], **keys}]}
+
+
+def test_the_queue_is_one_bucket_near_the_slices_that_serve_it() -> None:
+    queue = {"bucket": "gs://lab/queue", "slices": ["two"]}
+    places = Places.declared({"fleet_slices": SLICES, "fleet_queue": queue})
+    [problem] = places.judged({"lab": {"location": "US-EAST1"}}).problems
+    assert problem.field == "fleet_queue.bucket"
+    assert "slice two may be in europe-west4-b" in problem.message
+    assert problem.remedy == (
+        "Let only slices of the bucket's region serve the queue, by fleet_queue.slices, or accept "
+        "the price with cross_region: allow in fleet_queue"
+    )
+    allowed = {"fleet_slices": SLICES, "fleet_queue": {**queue, "cross_region": "allow"}}
+    assert Places.declared(allowed).judged({"lab": {"location": "US-EAST1"}}).problems == []
 
 
 def test_one_zone_of_several_is_refused_with_the_price() -> None:

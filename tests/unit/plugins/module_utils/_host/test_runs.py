@@ -83,3 +83,16 @@ def test_a_run_that_is_kept_stopped_is_where_it_should_be_and_is_named(tmp_path:
     ]
     files.mark("digits").unlink()
     assert not files.is_back("digits")
+
+
+def test_a_submitted_run_is_shown_as_it_ended_and_is_nobodys_to_apply(tmp_path: Path) -> None:
+    files = worker(tmp_path, "succeeded", by=None)
+    (files.definitions / "digits.json").unlink()
+    assert files.told("digits")["declared"] is False
+    (files.states / "digits/submitted.json").write_text("{}")
+    assert "declared" not in files.told("digits")
+    # One that waits for its gang is none of the runs that an apply has started.
+    waiting = worker(tmp_path / "other", "pending", by=None)
+    assert [one["run"] for one in waiting.idle(1e9) or []] == ["digits"]
+    (waiting.states / "digits/submitted.json").write_text("{}")
+    assert waiting.idle(1e9) == []

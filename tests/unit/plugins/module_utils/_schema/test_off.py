@@ -82,6 +82,7 @@ GIVEN = {
     "nfs_share_hosts.address",
     "nfs_share_hosts.zone",
     "python_env_index_url",
+    "run_queue_key",
     "user_shell_people.dotfiles.install",
     "user_shell_people.dotfiles.subfolder",
 }

@@ -13,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import
     role_keys,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.fleet import LISTS
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import QUEUE
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import SELF_SETUP
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.old_keys import (
@@ -29,6 +30,7 @@ KEYS = {
     **{name: Key("list", options=keys) for name, keys in LISTS.items()},
     **AROUND,
     **SELF_SETUP,
+    **QUEUE,
     **ROLES,
 }
 WORDS = [

@@ -255,7 +255,13 @@ def test_each_role_has_one_place_in_the_order() -> None:
 def test_a_service_that_cannot_start_keeps_no_run_from_starting() -> None:
     order = roles_in_order()
     after = order[order.index("training_run") + 1 :]
-    assert after == ["notebook_server", "tensorboard_server", "tpu_metrics", "ray_cluster"]
+    assert after == [
+        "run_queue",
+        "notebook_server",
+        "tensorboard_server",
+        "tpu_metrics",
+        "ray_cluster",
+    ]
 
 
 def test_roles_of_others_are_refused() -> None:

@@ -164,11 +164,14 @@ def exchanged(case: Case, folder: Path) -> tuple[list[Report], list[Order | None
     worker_keys = kept(folder, "worker", case.worker_keys)
     with mock.patch.object(os, "urandom", lambda size: bytes([next(count)]) * size):
         server = wire.Server(
-            "demo", port, [LEADER, WORKER, "127.0.0.4"], leader_keys, answer, Refusals().note,
+            "demo", port, [LEADER, WORKER, "127.0.0.4"], leader_keys, messages.GANG, answer,
+            Refusals().note,
             hands_out=case.key_made_here,
         )  # fmt: skip
         relay = Relay(port)
-        client = wire.Client("demo", 1, port, [RELAY, WORKER, "127.0.0.4"], worker_keys)
+        client = wire.Client(
+            "demo", 1, port, [RELAY, WORKER, "127.0.0.4"], worker_keys, messages.GANG
+        )
         try:
             orders = [client.exchange(report) for report in case.reports]
         finally:

@@ -42,15 +42,15 @@ class Gang:
         self.leader = Leader(self.config(0))
         self.refusals = Refusals()
         self.keys = keys.Keys(key, folder / "key0.json")
-        self.clients: list[wire.Client] = []
-        self.server: wire.Server | None = None
+        self.clients: list[wire.Client[Report, Order]] = []
+        self.server: wire.Server[Report, Order] | None = None
         self.listen()
 
     def listen(self, hands_out: bool = False) -> None:
         self.close()
         answer, note = self.leader.exchange, self.refusals.note
         self.server = wire.Server(
-            "demo", self.port, HOSTS, self.keys, answer, note, hands_out=hands_out
+            "demo", self.port, HOSTS, self.keys, messages.GANG, answer, note, hands_out=hands_out
         )
 
     def close(self) -> None:
@@ -71,9 +71,9 @@ class Gang:
         made = Report(worker, f"boot{worker}", self.leader.config.definition, sent=time.monotonic())
         return replace(made, heard=self.leader.gang.token, **more)
 
-    def client(self, worker: int, key: str = KEY, run: str = "demo") -> wire.Client:
+    def client(self, worker: int, key: str = KEY, run: str = "demo") -> wire.Client[Report, Order]:
         own = keys.Keys(key, self.folder / f"key{worker}-{len(self.clients)}.json")
-        made = wire.Client(run, worker, self.port, HOSTS, own)
+        made = wire.Client(run, worker, self.port, HOSTS, own, messages.GANG)
         self.clients.append(made)
         return made
 
@@ -368,7 +368,9 @@ def test_a_worker_believes_nobody_else_on_the_leaders_port(tmp_path: Path, signs
     port = free_port(HOSTS[0])
     order = messages.write(Order(RUNNING, 9, "def", "id"))
     with socket.create_server((HOSTS[0], port)) as listening:
-        client = wire.Client("demo", 1, port, HOSTS, keys.Keys(KEY, tmp_path / "key"))
+        client = wire.Client(
+            "demo", 1, port, HOSTS, keys.Keys(KEY, tmp_path / "key"), messages.GANG
+        )
 
         def answer() -> None:
             line, _name = listening.accept()
@@ -442,7 +444,7 @@ def test_what_a_worker_says_fits(gang: Gang) -> None:
     assert order.phase == RUNNING
 
 
-def exchanges(gang: Gang, client: wire.Client, tries: int = 4) -> bool:
+def exchanges(gang: Gang, client: wire.Client[Report, Order], tries: int = 4) -> bool:
     return any(client.exchange(gang.report(client._worker)) is not None for _ in range(tries))
 
 
@@ -457,22 +459,24 @@ def test_a_new_key_disturbs_nobody(gang: Gang, tmp_path: Path, first: str) -> No
     if first == "leader":
         gang.keys = keys.Keys(OTHER_KEY, tmp_path / "key0.json")
         gang.listen()
-        old = wire.Client("demo", 1, gang.port, HOSTS, keys.Keys(KEY, paths[1]))
+        old = wire.Client("demo", 1, gang.port, HOSTS, keys.Keys(KEY, paths[1]), messages.GANG)
         assert exchanges(gang, old)
         old.close()
-    new = wire.Client("demo", 1, gang.port, HOSTS, keys.Keys(OTHER_KEY, paths[1]))
+    new = wire.Client("demo", 1, gang.port, HOSTS, keys.Keys(OTHER_KEY, paths[1]), messages.GANG)
     assert exchanges(gang, new)
     if first == "worker":
         gang.keys = keys.Keys(OTHER_KEY, tmp_path / "key0.json")
         gang.listen()
         assert exchanges(gang, new)
     assert gang.keys.previous == KEY  # worker 2 has not the new one yet
-    other = wire.Client("demo", 2, gang.port, HOSTS, keys.Keys(OTHER_KEY, paths[2]))
+    other = wire.Client("demo", 2, gang.port, HOSTS, keys.Keys(OTHER_KEY, paths[2]), messages.GANG)
     assert exchanges(gang, other)
     assert exchanges(gang, new)
     assert (gang.keys.previous, gang.keys.current) == ("", OTHER_KEY)
     assert keys.Keys(OTHER_KEY, tmp_path / "key0.json").all == [OTHER_KEY]
-    old = wire.Client("demo", 2, gang.port, HOSTS, keys.Keys(KEY, tmp_path / "old.json"))
+    old = wire.Client(
+        "demo", 2, gang.port, HOSTS, keys.Keys(KEY, tmp_path / "old.json"), messages.GANG
+    )
     assert not exchanges(gang, old)
     for client in (new, other, old):
         client.close()

@@ -1,0 +1,103 @@
+"""The frozen code of submitted runs, each version in a folder of the run's user.
+
+Root alone can change what is around that folder. It opens nothing in it: a process with the user's
+rights unpacks the archive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pwd
+import sys
+from pathlib import Path
+
+from run_agent.act import as_user
+
+from ..shared._queue.store import Queue
+
+KEPT = 10
+"""Folders of code that stay on a machine, of runs that have ended there."""
+_SECONDS = 300.0
+_PROGRAM = Path(__file__).resolve().parents[2] / "tpu_fleet_queue.py"
+
+
+class CannotGet(Exception):
+    """Code that cannot be had; `final` says whether no machine could have it."""
+
+    def __init__(self, why: str, final: bool) -> None:
+        super().__init__(why)
+        self.final = final
+
+
+def install(place: Path, run: str, sha: str, account: pwd.struct_passwd, queue: Queue) -> Path:
+    """Return the folder of a run's code, which is fetched unless it is there; raise CannotGet."""
+    folder = place / run / sha[:16]
+    if not folder.is_dir():
+        data = _fetched(queue, sha)
+        folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _unpacked(data, folder, account)
+    return folder
+
+
+def _fetched(queue: Queue, sha: str) -> bytes:
+    data = queue.code(sha)
+    if data is None:
+        raise CannotGet(f"code: {sha[:12]} is not in the bucket: submit the run again", True)
+    if hashlib.sha256(data).hexdigest() != sha:
+        raise CannotGet(f"code: the archive is not {sha[:12]}: submit the run again", True)
+    return data
+
+
+def _unpacked(data: bytes, folder: Path, account: pwd.struct_passwd) -> None:
+    """Unpack an archive as the user; the folder gets its name when it is whole."""
+    new, archive = folder.with_name(f"{folder.name}.new"), folder.with_name(f"{folder.name}.tar")
+    remove(new)
+    try:
+        _give_file(archive, data, account)
+        new.mkdir(mode=0o700)
+        as_user.give_folder(new, account.pw_uid, account.pw_gid, 0o750)
+        words = [sys.executable, "-I", "-S", str(_PROGRAM), "unpack", str(archive), str(new)]
+        done = as_user.run_as(account, words, seconds=_SECONDS)
+        if done.code:
+            said = done.err.decode("utf-8", "replace").strip().splitlines()
+            raise CannotGet(f"code: {said[-1] if said else 'it cannot be unpacked'}", True)
+        new.rename(folder)
+    except as_user.UserError as error:
+        raise CannotGet(f"code: {error}", False) from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            archive.unlink()
+
+
+def _give_file(path: Path, data: bytes, account: pwd.struct_passwd) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o400), "wb") as stream:
+        os.fchown(stream.fileno(), account.pw_uid, account.pw_gid)
+        stream.write(data)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder: what is in it as the user whose it is, and the folder itself as root."""
+    try:
+        owner = pwd.getpwuid(folder.lstat().st_uid)
+    except (FileNotFoundError, KeyError):
+        return
+    words = ["/bin/rm", "-rf", "--one-file-system", "--", str(folder)]
+    with contextlib.suppress(OSError, as_user.UserError):
+        # In the folder around it the user can remove nothing, so this fails at the end.
+        as_user.run_as(owner, words, seconds=_SECONDS)
+        folder.rmdir()
+
+
+def prune(place: Path, in_use: str) -> None:
+    """Remove the oldest code of runs that are not on this machine any more, but for a few."""
+    found = [path for path in place.glob("*/*") if path.parent.name != in_use]
+    by_age = sorted(found, key=lambda path: path.lstat().st_mtime, reverse=True)
+    for path in by_age[KEPT:]:
+        remove(path)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()

@@ -1,0 +1,156 @@
+"""A submitted run on this machine: verified, installed, started and removed.
+
+What worker 0 orders is a name and the hash of a definition. Each worker reads that from the bucket
+and verifies it itself, before the first byte of it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pwd
+from pathlib import Path
+from typing import Any
+
+from run_agent.act import as_user, store
+from run_agent.decide.values import is_whole
+
+from ..decide import submitted, verdict
+from ..decide.member import Here
+from ..decide.messages import Order
+from ..decide.settings import Places, Settings
+from ..shared._host.runs import SUBMITTED, RunFiles
+from ..shared._queue.objects import Definition, Refused, definition_of
+from ..shared._queue.store import Queue
+from . import code, signature
+from .units import CannotDo, Units
+
+
+class CannotInstall(Exception):
+    """Why a run cannot be started here; `final` says whether no slice could start it."""
+
+    def __init__(self, why: str, final: bool) -> None:
+        super().__init__(why)
+        self.final = final
+
+
+def verified(queue: Queue, settings: Settings, places: Places, run: str, sha: str) -> Definition:
+    """Return a definition that a person may have run here; raise CannotInstall, or NoAnswer."""
+    try:
+        signed = queue.definition(sha)
+        definition = definition_of(signed.signed)
+    except Refused as error:
+        raise CannotInstall(f"definition: {error}", True) from None
+    wrong = verdict.refusals(definition, settings, run)
+    signers = places.settings / "allowed_signers"
+    said = "" if wrong else signature.trouble(signed, definition.person, signers)
+    if said:
+        wrong.append(f"signature: it is not one of {definition.person}: {said}")
+    if wrong:
+        raise CannotInstall("; ".join(wrong), True)
+    return definition
+
+
+class Installed:
+    """The submitted run that is on this machine."""
+
+    def __init__(self, settings: Settings, places: Places, units: Units) -> None:
+        self._settings, self._places, self._units = settings, places, units
+        self._files = RunFiles(places.root)
+
+    def here(self, wanted: str, afresh: bool = False) -> Here:
+        """Return which run is here: one that is not wanted, if there is one."""
+        marks = sorted(self._places.runs.glob(f"*.{submitted.MARK}"))
+        if not marks:
+            return Here()
+        mark = next((path for path in marks if path.stem != wanted), marks[0])
+        claim = (store.read(mark) or {}).get("claim")
+        number = claim if is_whole(claim) else 0
+        return Here(
+            mark.stem,
+            number,
+            self._is_whole(mark.stem, number),
+            self._units.is_active(mark.stem, afresh),
+        )
+
+    def _is_whole(self, run: str, claim: int) -> bool:
+        about = self._files.definition(run).get("submitted") or {}
+        unit = self._places.units / f"tpu-fleet-run@{run}.service"
+        return about.get("claim") == claim and unit.exists()
+
+    def install(self, order: Order, queue: Queue) -> None:
+        """Write the files of a run, and start it; raise CannotInstall, or NoAnswer."""
+        definition = verified(queue, self._settings, self._places, order.run, order.definition)
+        account = as_user.account_of(definition.user)
+        if account is None:
+            raise CannotInstall(f"there is no user {definition.user} on this machine", False)
+        try:
+            workdir = self._code(definition, account, queue)
+            self._write(definition, order, workdir)
+            self.start(order.run)
+        except submitted.Unfit as error:
+            raise CannotInstall(str(error), True) from None
+        except (OSError, CannotDo) as error:
+            raise CannotInstall(f"cannot install it: {error}", False) from None
+
+    def _code(self, definition: Definition, account: pwd.struct_passwd, queue: Queue) -> str:
+        if definition.code is None:
+            return ""
+        place, name = self._places.code, definition.name
+        try:
+            found = code.install(place, name, definition.code, account, queue)
+            code.prune(place, name)
+        except code.CannotGet as error:
+            raise CannotInstall(str(error), error.final) from None
+        return str(found)
+
+    def _write(self, definition: Definition, order: Order, workdir: str) -> None:
+        files = submitted.files_of(
+            definition, order.definition, order.claim, self._settings, workdir
+        )
+        run, root = definition.name, self._places.root
+        with contextlib.suppress(FileNotFoundError):
+            self._files.mark(run).unlink()  # of an earlier round
+        about = {"person": definition.person, "definition": order.definition}
+        store.write(self._files.states / run / SUBMITTED, about)
+        for file in files:
+            path = root / str(file["path"]).lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = self._rooted(file)
+            as_user.write_plain(str(path), text.encode(), int(file.get("mode", "0644"), 8))
+        self._units.reload()
+
+    def _rooted(self, file: dict[str, Any]) -> str:
+        """Return the content of a file; under another root, a definition names the paths there."""
+        text, root = str(file["content"]), self._places.root
+        if root == Path("/") or not file["path"].endswith(".json") or ".env." in file["path"]:
+            return text
+        found, files = json.loads(text), self._files
+        paths = {
+            "state": files.states / found["run"],
+            "runtime": files.spare / found["run"],
+            "log": files.logs / found["run"] / "run.log",
+            "queue": self._places.tickets,
+            "records": root / "var/lib/tpu-fleet",
+            "root": root,
+        }
+        return json.dumps({**found, "paths": {key: str(it) for key, it in paths.items()}})
+
+    def start(self, run: str) -> None:
+        """Start a run's agent; raise CannotDo."""
+        self._units.start(run)
+
+    def stop(self, run: str) -> None:
+        """Let a run's agent end its program, and end; raise CannotDo."""
+        self._units.stop(run)
+
+    def remove(self, run: str) -> bool:
+        """Remove a run, once its agent has ended; return whether that is done. Logs stay."""
+        if self._units.is_active(run, afresh=True):
+            self._units.stop(run)
+            return False
+        for path in submitted.gone_paths(run):
+            with contextlib.suppress(FileNotFoundError):
+                (self._places.root / path.lstrip("/")).unlink()
+        self._units.reload()
+        return True

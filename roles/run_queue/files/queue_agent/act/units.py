@@ -1,0 +1,75 @@
+"""The units of systemd by which run agents run."""
+
+from __future__ import annotations
+
+import time
+
+from run_agent.act import as_user
+
+_SECONDS = 30.0
+_GOOD_FOR = 3.0
+_ACTIVE = ("active", "activating", "reloading", "deactivating")
+_FOR_GOOD = ("poweroff.target", "halt.target")
+
+
+class CannotDo(Exception):
+    """systemd refused; the text has the reason."""
+
+
+class Units:
+    """Asks one program, systemctl."""
+
+    def __init__(self, systemctl: str) -> None:
+        self._program = systemctl
+        self._seen: dict[str, tuple[float, bool]] = {}
+
+    def is_active(self, run: str, afresh: bool = False) -> bool:
+        """Return whether a run's unit is active, or on its way to or from that."""
+        at, known = self._seen.get(run, (float("-inf"), False))
+        now = time.monotonic()
+        if not afresh and now - at < _GOOD_FOR:
+            return known
+        state = self._ask("show", "--property=ActiveState", "--value", _unit(run)).strip()
+        self._seen[run] = now, state in _ACTIVE
+        return state in _ACTIVE
+
+    def reload(self) -> None:
+        """Have systemd read units that were written or removed."""
+        self._ask("daemon-reload")
+
+    def start(self, run: str) -> None:
+        """Start a run's agent. It is not enabled: at a boot its run may be another slice's."""
+        self._seen.pop(run, None)
+        self._ask("start", "--no-block", _unit(run))
+
+    def stop(self, run: str) -> None:
+        """Let a run's agent end the program, and end; this does not wait for it."""
+        self._seen.pop(run, None)
+        self._ask("stop", "--no-block", _unit(run))
+
+    def main_pid(self, unit: str) -> int:
+        """Return the process of a unit; 0 if it has none."""
+        text = self._ask("show", "--property=MainPID", "--value", unit).strip()
+        return int(text) if text.isdigit() else 0
+
+    def goes_for_good(self) -> bool:
+        """Return whether the machine is about to be switched off, and not to boot again."""
+        try:
+            jobs = self._ask("list-jobs", "--no-legend", "--plain").split()
+        except CannotDo:
+            return False
+        return any(word in _FOR_GOOD for word in jobs)
+
+    def _ask(self, *words: str) -> str:
+        try:
+            done = as_user.run([self._program, *words], seconds=_SECONDS)
+        except (OSError, as_user.UserError) as error:
+            raise CannotDo(f"systemctl {words[0]}: {error}") from None
+        if done.code:
+            said = done.err.decode("utf-8", "replace").strip().splitlines()
+            raise CannotDo(f"systemctl {words[0]}: {said[-1] if said else done.code}")
+        return done.out.decode("utf-8", "replace")
+
+
+def _unit(run: str) -> str:
+    return f"tpu-fleet-run@{run}.service"

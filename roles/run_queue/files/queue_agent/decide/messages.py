@@ -1,0 +1,46 @@
+"""What the queue agents of a slice send each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Phases of an order.
+HOLD = "hold"
+"""Worker 0 does not know yet whether a run is its own: all stays as it is, and nothing starts."""
+NONE, RUN, STOP = "none", "run", "stop"
+PHASES = (HOLD, NONE, RUN, STOP)
+# States of a run on a worker.
+NOTHING, INSTALLED, STARTED = "nothing", "installed", "started"
+STATES = (NOTHING, INSTALLED, STARTED)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What worker 0 wants of all workers."""
+
+    phase: str
+    run: str = ""
+    definition: str = ""
+    """The SHA-256 of its text, by which each worker reads and verifies it."""
+    claim: int = 0
+    """`claims` of its state: each time that a slice takes a run, it is another one."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one worker has."""
+
+    worker: int
+    run: str = ""
+    claim: int = 0
+    state: str = NOTHING
+    problem: str = ""
+    """Why what is ordered cannot be done."""
+    final: bool = False
+    """Whether no slice could do it."""
+    busy: str = ""
+    """What else has the chips."""
+
+    def is_of(self, order: Order) -> bool:
+        """Return whether it has the run of an order."""
+        return (self.run, self.claim) == (order.run, order.claim)

@@ -1,0 +1,296 @@
+"""Worker 0's part: it takes runs out of the queue for its slice, keeps them, and ends them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from run_agent.act import processes, store
+from run_agent.decide.values import one_line
+
+from .act.install import CannotInstall, verified
+from .act.machine import Machine
+from .decide import duty as duties
+from .decide import idle, submitted, verdict
+from .decide.duty import Duty, Facts
+from .decide.messages import Order, Report
+from .decide.settings import Places, Settings
+from .shared._queue.bucket import NoAnswer
+from .shared._queue.claims import BEAT, LOOK, STOP_LOOK, TEND, Lease, Outcome
+from .shared._queue.objects import FAILED, Definition, Refused, Submitted
+from .shared._queue.store import Queue, Seen, since_boot
+from .shared._roles.venv_paths import venv_path
+
+_PAUSE = 5.0  # after a bucket that did not answer
+_AVOIDED = 600.0
+"""Seconds for which this slice leaves a run to others that it could not start."""
+_AWAY = 30.0
+
+
+class Lead:
+    """The leader; all methods but `exchange` are for one thread."""
+
+    def __init__(self, settings: Settings, places: Places, queue: Queue) -> None:
+        self.leaving = ""
+        """Why this slice takes no run any more, and gives back the one that it has."""
+        self.doing = "begins"
+        self._settings, self._places, self._queue = settings, places, queue
+        self._machine = Machine(places)
+        self._owner = settings.owner(processes.boot_id(), self._machine.id())
+        self._lock = threading.Lock()
+        self._reports: dict[int, tuple[Report, float]] = {}
+        self._path = places.state / "claim.json"
+        self._duty = Duty.from_json(store.read(self._path) or {})
+        self._mine: Seen | None = None
+        self._lease = Lease(since_boot(), settings.take_after)
+        self._order = self._ordered()
+        self._heard = -1
+        self._busy = "?"
+        self._due = dict.fromkeys(("look", "tend", "beat", "wish", "ask"), 0.0)
+        self._wished_by = ""
+        self._since: dict[str, float] = {}
+        self._avoided: dict[tuple[str, str], float] = {}
+
+    @property
+    def has_run(self) -> bool:
+        """Return whether the slice has a run."""
+        return self._duty is not None
+
+    def exchange(self, report: Report) -> Order:
+        """Take a worker's report; return the order."""
+        with self._lock:
+            self._reports[report.worker] = (report, time.monotonic())
+            return self._order
+
+    def step(self) -> None:
+        """Do what is due."""
+        if not self._is_due("ask", 0.0):
+            return
+        try:
+            if self._duty is None:
+                self._look_for_one()
+            else:
+                self._look_after(self._duty)
+        except (NoAnswer, Refused) as error:
+            self.doing = one_line(f"the queue: {error}")
+            self._due["ask"] = time.monotonic() + _PAUSE
+        with self._lock:
+            self._order = self._ordered()
+
+    def _ordered(self) -> Order:
+        if self._duty is None:
+            return duties.NO_DUTY
+        may_run = self._lease.left(since_boot()) > 0
+        return self._duty.order(self._mine is not None, may_run)
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + seconds
+        return True
+
+    # Without a run
+
+    def _look_for_one(self) -> None:
+        if self.leaving:
+            self.doing = self.leaving
+            return
+        if self._is_due("tend", TEND):
+            self._queue.tend(self._owner, (), self._settings.take_after)
+        busy, before = self._in_the_way(), self._busy
+        self._busy = busy
+        self.doing = f"waits: {busy}" if busy else "waits for a run"
+        heard = self._queue.heard()
+        news = heard != self._heard or (before and not busy)
+        if busy or not (self._is_due("look", LOOK) or news):
+            return
+        self._due["look"] = time.monotonic() + LOOK
+        self._take_next()
+        self._heard = heard
+
+    def _in_the_way(self) -> str:
+        own = self._settings
+        declared = idle.in_the_way(
+            self._machine.declared(), own.declared_first, self._machine.holding()
+        )
+        if declared:
+            return declared
+        now = time.monotonic()
+        with self._lock:
+            reports = {number: (one, now - at) for number, (one, at) in self._reports.items()}
+        return idle.among_workers(own.slice, len(own.hosts), reports)
+
+    def _take_next(self) -> None:
+        own = self._settings
+        sent = since_boot()
+        mine = self._queue.claim_next(own.serving(""), self._owner, own.limits, self._may)
+        if mine is None:
+            return
+        try:
+            definition = verified(
+                self._queue, own, self._places, mine.run.name, mine.run.definition
+            )
+            wrong = verdict.differs(mine.run, definition)
+        except CannotInstall as error:
+            wrong = str(error)
+        except NoAnswer:
+            self._due["tend"] = 0.0  # which gives it back
+            raise
+        if wrong:
+            say(f"refused {mine.run.name}: {wrong}")
+            self._queue.finish(mine, Outcome(FAILED, one_line(wrong)))
+            return
+        self._begin(mine, definition, sent)
+
+    def _may(self, run: Submitted) -> str:
+        """Return why this slice leaves a run to others."""
+        until = self._avoided.get((run.name, run.definition), 0.0)
+        if time.monotonic() < until:
+            return f"{self._settings.slice} could not start it"
+        path = venv_path(run.venv, self._settings.training["training_run_venvs"])
+        if path and not self._machine.has_venv(path):
+            return f"{run.venv} is not built yet on {self._settings.slice}"
+        return verdict.unfit(run, self._settings)
+
+    def _begin(self, mine: Seen, definition: Definition, sent: float) -> None:
+        run = mine.run
+        self._mine = mine
+        self._lease = Lease(sent, self._settings.take_after)
+        self._wished_by, self._since = "", {}
+        self._due.update(beat=time.monotonic() + BEAT, wish=time.monotonic() + STOP_LOOK)
+        say(f"took {run.name} of {run.person}")
+        self._keep(
+            Duty(
+                *(run.name, run.definition, run.claims, run.person),
+                grace=submitted.grace_of(definition, self._settings),
+                max_hours=definition.max_hours,
+                attempt=run.attempt,
+            )
+        )
+
+    def _keep(self, duty: Duty | None) -> None:
+        """Write down which run the slice has."""
+        if duty != self._duty:
+            self._duty = duty
+            store.write(self._path, duty.to_json() if duty else {}, mode=0o600)
+
+    # With a run
+
+    def _look_after(self, duty: Duty) -> None:
+        if self._mine is None and not self._is_still_mine(duty):
+            return
+        self._renew()
+        if self._mine is None:
+            return
+        facts = self._facts(duty)
+        duty = duties.seen(duty, facts)
+        if duty.ending is None:
+            duty = replace(duty, ending=duties.ending_of(duty, facts))
+        self._keep(duty)
+        self.doing = f"has {duty.run}"
+        if duty.ending is not None:
+            self.doing = f"ends {duty.run}"
+            seconds = self._seconds_since("ending")
+            if duties.is_still(duty, facts, seconds):
+                self._end(duty)
+
+    def _is_still_mine(self, duty: Duty) -> bool:
+        """Read whether the run is still this machine's, after this program or the machine began."""
+        sent = since_boot()
+        try:
+            mine = self._queue.adopt(duty.run, self._owner)
+        except Refused:
+            mine = None
+        if mine is None or mine.run.claims != duty.claim:
+            self._lose(duty)
+            return False
+        self._mine = mine
+        self._lease = Lease(sent, self._settings.take_after)
+        return True
+
+    def _renew(self) -> None:
+        if self._mine is None or self._duty is None or not self._is_due("beat", BEAT):
+            return
+        self._due["beat"] = 0.0  # at once, if there is no answer
+        sent = since_boot()
+        try:
+            self._mine = self._queue.renew(self._mine)
+        except Refused:
+            self._mine = None
+        if self._mine is None:
+            self._lose(self._duty)
+            return
+        self._lease.renewed(sent)
+        self._due["beat"] = time.monotonic() + BEAT
+
+    def _facts(self, duty: Duty) -> Facts:
+        now = time.monotonic()
+        with self._lock:
+            reports = {
+                number: one for number, (one, at) in self._reports.items() if now - at < _AWAY
+            }
+        order = self._order
+        troubled = any(one.problem for one in reports.values())
+        if not troubled:
+            self._since.pop("trouble", None)
+        return Facts(
+            status=self._machine.status(duty.run, duty.claim),
+            reports=reports,
+            workers=len(self._settings.hosts),
+            wished_by=self._wish(),
+            stopped_by=self._machine.stopped_by(duty.run) if order.run == duty.run else "",
+            leaving=self.leaving,
+            hours=self._hours(),
+            hindered=self._seconds_since("trouble") if troubled else 0.0,
+        )
+
+    def _wish(self) -> str:
+        if self._mine is not None and self._is_due("wish", STOP_LOOK):
+            wish = self._queue.wish(self._mine.run)
+            self._wished_by = wish.person if wish else ""
+        return self._wished_by
+
+    def _hours(self) -> float:
+        started = self._mine.run.started_at if self._mine else None
+        return 0.0 if started is None else (time.time() - started) / 3600
+
+    def _seconds_since(self, what: str) -> float:
+        now = time.monotonic()
+        return now - self._since.setdefault(what, now)
+
+    def _end(self, duty: Duty) -> None:
+        """Write how the run ended; this is done once, or another has the run."""
+        mine, ending = self._mine, duty.ending
+        if mine is None or ending is None:
+            return
+        if ending.state:
+            done = self._queue.finish(mine, ending.outcome(duty.attempt, None))
+        else:
+            done = self._queue.give_back(mine, ending.reason, duty.attempt)
+            self._avoided[duty.run, duty.definition] = time.monotonic() + _AVOIDED
+        how = ending.state or "given back"
+        say(f"{duty.run}: {how if done else 'another slice has it'}. {ending.reason}".strip())
+        self._forget()
+
+    def _lose(self, duty: Duty) -> None:
+        say(f"{duty.run}: another slice has it, or it has ended; it ends here")
+        self._forget()
+
+    def _forget(self) -> None:
+        self._mine = None
+        self._keep(None)
+        # There may be a run that waits, and what was rung for meanwhile was not looked at.
+        self._due["look"] = 0.0
+
+
+def say(text: str) -> None:
+    """Write a line into the journal."""
+    print(one_line(text), flush=True)
+
+
+def claim_of(state: Path) -> str:
+    """Return the run that the slice has, as it was written down; empty if it has none."""
+    return str((store.read(state / "claim.json") or {}).get("run") or "")

@@ -1,0 +1,185 @@
+"""What the fleet file says of submitted runs: the queue, its people, the slices that serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import NotFound, TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Slice
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import (
+    FleetQueue,
+    check_queue,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import Limits
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
+    RUNNING,
+    Owner,
+    Submitted,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serving
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import COMPUTE
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
+
+from ..workers.inventory.client import client_of
+from .bucket import FleetBucket
+from .demand import COMES, RESTS, UP, Need, Offer, chips_of, needs
+
+VARIABLES = (
+    *("fleet_queue", "fleet_slices", "fleet_zone", "fleet_users", "fleet_venvs"),
+    *("fleet_secrets", "fleet_runs"),
+)
+NO_QUEUE = (
+    "The fleet file has no fleet_queue, so runs cannot be submitted. Add it with a bucket, as "
+    "fleet_queue: {bucket: gs://my-bucket/queue}, and run tpu-fleet apply."
+)
+_STATES = {"CREATING": "is being created", "PREEMPTED": "preempted", "STOPPED": "stopped"}
+
+
+class QueueError(RuntimeError):
+    """The queue cannot be used as it is declared; the text has the remedy."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A node of the fleet, as the inventory read it from the API."""
+
+    state: str
+    zone: str
+    type: str
+
+
+@dataclass(frozen=True)
+class QueueOfFleet:
+    """The queue of a fleet file, and what submitted runs refer to."""
+
+    queue: FleetQueue
+    slices: Mapping[str, Slice]
+    """Those that serve it."""
+    users: Sequence[Mapping[str, Any]]
+    venvs: Mapping[str, Sequence[str]]
+    """The environments, each with its slices; none stands for all."""
+    secrets: Mapping[str, str]
+    """The sets of secrets, each with its user."""
+    runs: Sequence[str]
+    """The names of declared runs."""
+    client: Callable[[], Client]
+    login_key: Path
+    folder: Path
+    """That of the inventory."""
+    nodes: Mapping[str, Seen] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> Limits:
+        """Return the limits of a person."""
+        return Limits(runs=self.queue.runs, chips=self.queue.chips)
+
+    def opened(self) -> Queue:
+        """Return the operations on the queue."""
+        return Queue(FleetBucket(self.client(), self.queue.bucket, self.queue.folder))
+
+    def serving(self, runs: Iterable[Submitted] = ()) -> list[Serving]:
+        """Return the slices that serve the queue; one that has a run, or is away, is busy."""
+        busy = {one.owner.slice: one.name for one in runs if one.state == RUNNING and one.owner}
+        return [
+            Serving(name, kind, chips_of(kind), self._venvs_on(name), busy.get(name) or away)
+            for name, one in self.slices.items()
+            for kind, away in [self._now(one)]
+        ]
+
+    def _now(self, one: Slice) -> tuple[str, str]:
+        """Return the type that a slice has, and why it takes no run; empty if it may."""
+        node = self.nodes.get(one.name)
+        if node is None:
+            away = "comes for a run" if one.on_queue else "does not exist now"
+            return one.types[0] if one.types else "", away
+        away = "" if node.state == "READY" else _STATES.get(node.state, node.state.lower())
+        return node.type, away
+
+    def _venvs_on(self, name: str) -> frozenset[str]:
+        return frozenset(venv for venv, where in self.venvs.items() if not where or name in where)
+
+    def coming(
+        self, phases: Mapping[str, str], resting: Sequence[str], runs: Iterable[Submitted]
+    ) -> dict[str, Need]:
+        """Return the resting slices that runs need, by the phases of all slices in a plan."""
+        offers = [
+            Offer(name, one.types, self._venvs_on(name), RESTS if name in resting else UP)
+            for name, one in self.slices.items()
+            if name in resting or phases.get(name) in COMES
+        ]
+        found = needs(runs, offers, self.limits)
+        return {name: need for name, need in found.items() if name in resting}
+
+    def node_of(self, owner: Owner) -> Node | None:
+        """Return what the API has under an owner's name now; None: that is not known."""
+        declared = self.slices.get(owner.slice)
+        if declared is None or declared.api == COMPUTE:
+            return None
+        return node_at(self.client(), owner)
+
+
+def node_at(client: Client, owner: Owner) -> Node | None:
+    """Return what the Cloud TPU API has under an owner's name now; None: that is not known."""
+    try:
+        node = client.nodes.get(owner.zone, owner.slice)
+    except NotFound:
+        return Node("", "")
+    except TpuError:
+        return None
+    return Node(node.state, node.uid or "")
+
+
+def queue_of(inventory: Inventory) -> QueueOfFleet:
+    """Return the queue of the fleet in an inventory; raises QueueError and InventoryError."""
+    data = {name: inventory.said(name) for name in VARIABLES}
+    problems = check_queue({name: value for name, value in data.items() if value is not None})
+    if problems:
+        raise QueueError("\n".join(map(str, problems)))
+    queue = FleetQueue.read(data["fleet_queue"])
+    if queue is None:
+        raise QueueError(NO_QUEUE)
+    first = Path(inventory.sources[0]).absolute()
+    slices = [Slice.read(entry, data["fleet_zone"]) for entry in data["fleet_slices"] or ()]
+    return QueueOfFleet(
+        queue=queue,
+        slices={one.name: one for one in slices if not queue.slices or one.name in queue.slices},
+        users=data["fleet_users"] or (),
+        venvs={str(one["name"]): one.get("slices") or () for one in data["fleet_venvs"] or ()},
+        secrets={
+            str(one["name"]): str(one.get("user") or "root") for one in data["fleet_secrets"] or ()
+        },
+        runs=[str(one["name"]) for one in data["fleet_runs"] or ()],
+        client=_once(lambda: client_of(inventory)),
+        login_key=inventory.key_file(),
+        folder=first if first.is_dir() else first.parent,
+        nodes=_nodes(inventory.workers()),
+    )
+
+
+def _once(make: Callable[[], Client]) -> Callable[[], Client]:
+    made: list[Client] = []
+
+    def client() -> Client:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return client
+
+
+def _nodes(workers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Seen]:
+    return {
+        str(seen.get("tpu_vm_name")): Seen(
+            str(seen.get("tpu_vm_state") or ""),
+            str(seen.get("tpu_vm_zone") or ""),
+            str(seen.get("tpu_vm_accelerator_type") or ""),
+        )
+        for _host, seen in workers
+        if seen.get("tpu_vm_name")
+    }

@@ -1,0 +1,93 @@
+"""The frozen code of a run: only what its hash says, and only below its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pwd
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from queue_agent.act import code
+from submitters import archive
+
+ME = pwd.getpwuid(os.getuid())
+
+
+class Bucket:
+    """What the queue has of code."""
+
+    def __init__(self, data: bytes | None) -> None:
+        self.data, self.asked = data, 0
+
+    def code(self, _sha: str) -> bytes | None:
+        self.asked += 1
+        return self.data
+
+
+def install(place: Path, data: bytes | None, sha: str = "", run: str = "one") -> Any:
+    queue: Any = Bucket(data)
+    wanted = sha or hashlib.sha256(data or b"").hexdigest()
+    return code.install(place, run, wanted, ME, queue), queue
+
+
+def leading_out(kind: bytes, name: str, target: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, target
+        tar.addfile(member)
+    return packed.getvalue()
+
+
+def test_it_is_unpacked_once_into_a_folder_of_the_user(tmp_path: Path) -> None:
+    data = archive({"train.py": "print()\n", "lib/a.py": ""})
+    folder, queue = install(tmp_path, data)
+    assert (folder / "train.py").read_text() == "print()\n"
+    assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (ME.pw_uid, 0o750)
+    assert queue.asked == 1
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
+    again: Any = Bucket(None)
+    sha = hashlib.sha256(data).hexdigest()
+    assert code.install(tmp_path, "one", sha, ME, again) == folder
+    assert again.asked == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        b"no archive",
+        leading_out(tarfile.SYMTYPE, "link", "/etc"),
+        leading_out(tarfile.SYMTYPE, "link", "../.."),
+        leading_out(tarfile.REGTYPE, "../over", ""),
+        leading_out(tarfile.LNKTYPE, "link", "/etc/passwd"),
+        leading_out(tarfile.CHRTYPE, "device", ""),
+    ],
+)
+def test_an_archive_that_is_none_or_leads_out_is_refused_for_good(
+    tmp_path: Path, data: bytes | None
+) -> None:
+    with pytest.raises(code.CannotGet) as error:
+        install(tmp_path / "place", data)
+    assert error.value.final
+    assert list((tmp_path / "place").glob("*/*/*")) == []
+    assert not (tmp_path / "over").exists()
+
+
+def test_what_has_another_hash_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(code.CannotGet, match="the archive is not"):
+        install(tmp_path, archive({"a": "b"}), "f" * 64)
+
+
+def test_the_newest_stay_and_what_is_in_use(tmp_path: Path) -> None:
+    for number in range(code.KEPT + 3):
+        folder = tmp_path / f"run-{number}" / "code"
+        folder.mkdir(parents=True)
+        os.utime(folder, (number, number))
+    code.prune(tmp_path, "run-0")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"run-0", *(f"run-{number}" for number in range(3, code.KEPT + 3))}

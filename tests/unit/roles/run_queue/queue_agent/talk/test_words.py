@@ -1,0 +1,39 @@
+"""What queue agents send each other is read into typed values, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from queue_agent.decide.messages import INSTALLED, RUN, Order, Report
+from queue_agent.talk.words import QUEUE
+from run_agent.talk.messages import Refused, write
+
+ORDER = Order(RUN, "one", "a" * 64, 3)
+REPORT = Report(1, "one", 3, INSTALLED, "no user", True, "held")
+
+
+def test_both_are_read_as_they_were_written() -> None:
+    assert QUEUE.read_order(write(ORDER)) == ORDER
+    assert QUEUE.read_report(write(REPORT)) == REPORT
+    assert QUEUE.refuse(REPORT) == ""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"phase": "burn"}, {"definition": "../../etc"}, {"definition": "a" * 63}, {"claim": -1},
+        {"claim": True}, {"run": "a\n"}, {"run": 7}, {"run": "a" * 101},
+    ],
+)  # fmt: skip
+def test_an_odd_order_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(Refused):
+        QUEUE.read_order(json.dumps({**json.loads(write(ORDER)), **wrong}).encode())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"worker": "1"}, {"state": "up"}, {"final": 1}, {"problem": "x" * 501}]
+)
+def test_an_odd_report_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(Refused):
+        QUEUE.read_report(json.dumps({**json.loads(write(REPORT)), **wrong}).encode())

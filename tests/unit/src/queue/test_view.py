@@ -1,0 +1,63 @@
+"""The order and the reasons in which `runs --queue` shows what is in the queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
+    DONE,
+    FAILED,
+    RUNNING,
+    Definition,
+    Submitted,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Listing, Seen
+from queue_fleet import OWNER, fleet_in_memory
+
+from tpu_fleet.queue.view import MOST_ENDED, QueueView, left_out, table_of, view_of
+
+AT = 1.7e9
+
+
+def run(name: str, turn: int = 0, **more: Any) -> Submitted:
+    definition = Definition(name, "alice", "alice", ("x",), "jax", AT)
+    return replace(objects.of_definition(definition, turn, "0" * 32, AT), **more)
+
+
+def seen(*runs: Submitted) -> QueueView:
+    listing = Listing({one.name: Seen(one, 1, 1) for one in runs})
+    return view_of(fleet_in_memory([{"name": "alice"}]), listing, AT + 60)
+
+
+def test_what_runs_is_first_then_what_waits_then_what_ended_last() -> None:
+    view = seen(
+        run("old", state=DONE, ended_at=AT + 10),
+        run("held", 1, after=("gone",)),
+        run("second", 3),
+        run("new", state=FAILED, ended_at=AT + 20, reason="exit 1: boom", exit_code=1),
+        run("first", 2),
+        run("now", state=RUNNING, owner=OWNER, started_at=AT, last="solo"),
+    )
+    names = ["now", "first", "second", "held", "new", "old"]
+    assert [one.name for one in view.in_order()] == names
+    told = {one["run"]: one for one in view.to_dict()["runs"]}
+    assert [told[name]["position"] for name in names] == [None, 1, 2, 0, None, None]
+    assert told["held"]["why"] == "waits for gone, which is not in the queue"
+    assert told["new"]["why"] == "exit 1: boom"
+    assert (told["now"]["slice"], told["now"]["why"]) == ("solo", None)
+    rows = table_of(view).rows
+    assert [row.cells[0] for row in rows] == ["-", "1", "2", "-", "-", "-"]
+    assert [row.cells[6] for row in rows] == ["1 min", "1 min", "1 min", "1 min", "40 s", "50 s"]
+    assert rows[4].style == "red"
+
+
+def test_of_many_ended_runs_the_latest_are_shown() -> None:
+    ended = [run(f"r{n}", state=DONE, ended_at=AT + n) for n in range(MOST_ENDED + 3)]
+    view = seen(run("waits"), *ended)
+    rows = table_of(view).rows
+    assert len(rows) == MOST_ENDED + 1
+    assert rows[1].cells[1] == f"r{MOST_ENDED + 2}"
+    assert left_out(view).startswith("3 more runs ended before: ")
+    assert left_out(seen(run("waits"))) == ""

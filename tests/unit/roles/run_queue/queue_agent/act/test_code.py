@@ -67,6 +67,7 @@ def test_it_is_unpacked_once_into_a_folder_of_the_user(tmp_path: Path) -> None:
         leading_out(tarfile.LNKTYPE, "link", "/etc/passwd"),
         leading_out(tarfile.CHRTYPE, "device", ""),
     ],
+    ids=["none", "no archive", "a link", "a link up", "a way up", "a hard link", "a device"],
 )
 def test_an_archive_that_is_none_or_leads_out_is_refused_for_good(
     tmp_path: Path, data: bytes | None

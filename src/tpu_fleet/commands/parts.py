@@ -17,7 +17,7 @@ class Part:
     """The playbook that makes what it needs around the machines."""
 
 
-TRAIN = ("env_secrets", "code_checkout", "python_env", "training_run")
+TRAIN = ("env_secrets", "code_checkout", "python_env", "training_run", "run_queue")
 PARTS = {
     "slices": Part(playbook="provision"),
     "base": Part(("host_base",)),

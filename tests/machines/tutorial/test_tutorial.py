@@ -44,6 +44,7 @@ ANSWERS = (
     ("Other people", ""),
     ("Python environment", ""),
     ("Code", ""),
+    ("Command", ""),
 )
 
 
@@ -262,7 +263,7 @@ def answer(reader: Reader, init: str) -> None:
     (first, _), *_rest = ANSWERS
     terminal.type(init, rf"{first}[^\n]*: $", 30)
     for (_asked, said), (following, _) in zip(
-        ANSWERS, [*ANSWERS[1:], ("Command", "")], strict=True
+        ANSWERS, [*ANSWERS[1:], ("Checkpoints", "")], strict=True
     ):
         terminal.type(said, rf"(?s){following}.*\]: $", 30)
     asked = reader.now()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
@@ -89,10 +88,9 @@ class Notes:
 
     def _note_stops(self, settings: Settings, looks: Mapping[str, Mapping[str, HostSeen]]) -> None:
         """Keep who stopped runs, for the slices that the watcher creates again."""
-        rest = settings.params.get("rest_file")
         runs = [run for _host, said, there in _runs_in(looks) if said.reached for run in there]
         try:
-            stops.note(Path(rest).parent if rest else None, runs)
+            stops.note(settings.state_dir, runs)
         except OSError as error:
             self._trouble(str(error))
 

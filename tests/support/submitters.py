@@ -17,11 +17,13 @@ sys.path[:0] = [str(path) for path in PROGRAMS if str(path) not in sys.path]
 from queue_agent.act.bucket import MachinesBucket  # noqa: E402
 from queue_agent.decide.settings import parse  # noqa: E402
 from queue_agent.shared._queue import objects  # noqa: E402
+from queue_agent.shared._queue.bucket import NoAnswer  # noqa: E402
 from queue_agent.shared._queue.store import Queue, Seen  # noqa: E402
 
 __all__ = [
     "PROGRAMS",
     "MachinesBucket",
+    "NoAnswer",
     "Person",
     "Queue",
     "Seen",

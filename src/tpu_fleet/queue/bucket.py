@@ -81,6 +81,8 @@ class FleetBucket:
             )
             return int(json.loads(said)["generation"])
         except TpuError as error:
+            if error.http_status == 404:
+                raise self._missing() from error
             _refuse_but_absence(error)
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -108,10 +110,7 @@ class FleetBucket:
         }
         page = self._asked("GET", f"b/{self._bucket}/o", query)
         if page is None:
-            raise NoAnswer(
-                f"There is no bucket {self._bucket}. Make it: gcloud storage buckets create "
-                f"gs://{self._bucket}, or correct fleet_queue.bucket."
-            )
+            raise self._missing()
         items = page.get("items")
         found = [self._stored(one) for one in items] if isinstance(items, list) else []
         return found, str(page.get("nextPageToken") or "")
@@ -137,6 +136,13 @@ class FleetBucket:
         except TpuError as error:
             _refuse_but_absence(error)
             return None
+
+    def _missing(self) -> NoAnswer:
+        """Return what a 404 means that is about no object."""
+        return NoAnswer(
+            f"There is no bucket {self._bucket}. Make it: gcloud storage buckets create "
+            f"gs://{self._bucket}, or correct fleet_queue.bucket."
+        )
 
     def _stored(self, item: Mapping[str, Any]) -> Stored:
         metadata = item.get("metadata")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Outcome
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
     FAILED,
@@ -18,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serving
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Exists
 
+from tpu_fleet.queue.bucket import FleetBucket
 from tpu_fleet.queue.sign import NAMESPACE
 from tpu_fleet.queue.view import look, table_of
 from tpu_fleet.queue.wanted import SubmitError
@@ -209,3 +211,10 @@ def test_the_command_with_a_fleet_file(lab: Any) -> None:
         ("lr-1", "alice", "waiting"),
         ("lr-2", "alice", "waiting"),
     ]
+
+
+def test_a_bucket_that_is_not_there_is_named_with_what_makes_it(lab: Any) -> None:
+    bucket = FleetBucket(lab.fleet().client(), "other", "queue/")
+    for ask in (lambda: bucket.put("bell", b"", {}), lambda: bucket.list("runs/")):
+        with pytest.raises(NoAnswer, match="There is no bucket other"):
+            ask()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from submitters import MachinesBucket, Queue, objects, parse
+from submitters import MachinesBucket, NoAnswer, Queue, objects, parse
 
 
 @pytest.fixture
@@ -57,3 +57,10 @@ def test_an_object_that_is_too_large_costs_only_itself(bucket: MachinesBucket) -
     found = bucket.get("runs/other")
     assert found is not None
     assert found.data == b"x"
+
+
+def test_a_bucket_that_is_not_there_takes_nothing(lab: Any) -> None:
+    settings = lab.settings("solo", ["127.0.0.1"], 0, 1)
+    missing = MachinesBucket(parse({**settings, "queue": "gs://other/queue"}))
+    with pytest.raises(NoAnswer, match="there is no such bucket"):
+        missing.put("runs/one", b"{}", {}, 0)

@@ -62,6 +62,8 @@ class MachinesBucket:
         about = {"name": self._folder + name, "metadata": dict(metadata)}
         kind = {"Content-Type": f"multipart/related; boundary={_BOUNDARY}"}
         answer = self._ask(path, "POST", _parts(about, data), kind)
+        if answer.status == 404:
+            raise NoAnswer("there is no such bucket: correct fleet_queue.bucket")
         return self._number(answer, "generation")
 
     def patch(

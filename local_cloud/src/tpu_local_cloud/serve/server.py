@@ -208,13 +208,13 @@ class Server:
         return found
 
     def _with_tls(self, app: ASGIApp, identify: Identify) -> uvicorn.Config:
-        relay, offered = self._relay(identify)
+        relay = self._relay(identify)
         files = self._papers()
         more = {"ssl_certfile": files.certificate, "ssl_keyfile": files.key}
         config = _config(app, http=relay, **more)
         config.load()
         if config.ssl is not None:
-            config.ssl.set_alpn_protocols(offered)
+            config.ssl.set_alpn_protocols(tls.OFFERED)
         return config
 
     def _papers(self) -> Papers:
@@ -225,16 +225,15 @@ class Server:
             self._tls_folder = made / "tls"
         return papers(self._tls_folder)
 
-    def _relay(self, identify: Identify) -> tuple[Any, list[str]]:
-        """Return the protocol of a port with TLS, and what it offers: gRPC only if it is there."""
-        try:
-            from .storage_grpc import StorageGrpc
-        except ImportError:
-            return "h11", tls.HTTP_ONLY
+    def _relay(self, identify: Identify) -> Any:
+        """Return the protocol of a port with TLS, behind which a server speaks gRPC."""
+        # A cloud without a port with TLS starts without the time that this import takes.
+        from .storage_grpc import StorageGrpc
+
         server = StorageGrpc(self.cloud, identify)
         server.start()
         self._at_end.append(server.stop)
-        return tls.protocol(server.path), tls.OFFERED
+        return tls.protocol(server.path)
 
     @property
     def authority(self) -> Path:

@@ -1,6 +1,6 @@
 """The one method of Cloud Storage's gRPC API that gcsfs asks before all else: GetStorageLayout.
 
-Without an answer its first use of a bucket takes minutes. Needs the extra `grpc` of the package.
+Without an answer its first use of a bucket takes minutes.
 The two messages are written here byte by byte, because their package is large and they are small.
 """
 

@@ -9,7 +9,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # A client that speaks both gets the JSON API; gRPC offers h2 alone.
 OFFERED = ["http/1.1", "h2"]
-HTTP_ONLY = ["http/1.1"]
 
 
 def protocol(relay_to: str) -> type[asyncio.Protocol]:

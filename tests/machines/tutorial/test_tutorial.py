@@ -280,7 +280,7 @@ def look_at_top(reader: Reader, top: str) -> None:
     """Draw what top shows when it knows speed, loss and checkpoint, and leave it."""
     terminal, begun = reader.terminal, reader.now()
     terminal.type(top, r"\d/s", 60)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180  # the agent looks at a bucket once a minute
     while not TOLD.search(reader.draw("top", top, begun)):
         assert time.monotonic() < end, "top never shows all of the run"
         terminal.look(1)

@@ -141,9 +141,9 @@ CHECK = (
     Stage("changelog", ("antsibull-changelog", "lint"), nice=FILLS),
 )
 
-# Four at a time on two cores: those with machines wait for half of their time, and one that fills
-# the cores takes nothing from them. The longest first. Any of them may run beside any other: each
-# cloud gets a free port (ports.py of the local cloud's tests).
+# Three at a time on two cores, the longest first: those with machines wait for half of their time.
+# With four each takes longer, and what waits in loops takes more of the cores for it. Any of them
+# may run beside any other: each cloud gets a free port (ports.py of the local cloud's tests).
 FULL = (
     Stage("story", in_ci("-x", "tests/machines/e2e")),
     Stage(
@@ -164,6 +164,17 @@ FULL = (
             *("test", "--all", "--report", *NIGHT_SCENARIOS),
         ),
     ),
+    # One process reads 13,000 tests once, and two stages run beside it.
+    Stage("unit", in_ci(*UNIT)),
+    Stage("machines", in_ci(*MACHINES)),
+    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
+    Stage("stories", in_ci(STORIES)),
+    # Each of its tests starts gcloud, which is a second of a core.
+    Stage("gcloud", in_ci("-n", "3", GCLOUD)),
+    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
+    Stage("package", ("scripts/check-package",)),
+    # The fleet's page in a browser: half a minute.
+    Stage("page", pytest("tests/cloud/page")),
     # It starts Ansible for each playbook; half of them are molecule's, which runs them.
     Stage(
         "ansible-lint",
@@ -177,17 +188,6 @@ FULL = (
         nice=FILLS,
     ),
     *(stage for stage in CHECK if stage.name != "unit"),
-    # One process reads 9,000 tests once, and three stages run beside it.
-    Stage("unit", in_ci(*UNIT)),
-    Stage("machines", in_ci(*MACHINES)),
-    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
-    Stage("stories", in_ci(STORIES)),
-    # Each of its tests starts gcloud, which is a second of a core.
-    Stage("gcloud", in_ci("-n", "3", GCLOUD)),
-    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
-    Stage("package", ("scripts/check-package",)),
-    # The fleet's page in a browser: half a minute.
-    Stage("page", pytest("tests/cloud/page")),
 )
 
 # What is too long for each run of CI.
@@ -439,7 +439,7 @@ def main(names: list[str]) -> int:
     known = {stage.name: stage for stage in (*FULL, *MORE)}
     side_by_side: tuple[Stage, ...] = ()
     in_turn: tuple[Stage, ...] = ()
-    at_once = 4
+    at_once = 3
     if names == ["check"]:
         side_by_side, at_once = CHECK, 2
     elif names == ["test"]:

@@ -88,6 +88,10 @@ class FleetQueue:
             secrets=_names_by_person(raw.get("secrets")),
         )
 
+    def is_served_by(self, name: str) -> bool:
+        """Return whether a declared slice serves it."""
+        return not self.slices or name in self.slices
+
     @property
     def address(self) -> str:
         """The place of the queue, with `gs://`."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,6 +16,7 @@ PAGE = 1000
 """Most objects in a page of a list."""
 MOST_PAGES = 200
 """Pages that are read of one list."""
+_BOUNDARY = "tpu-fleet-9e1f6a52c0"
 T = TypeVar("T")
 
 
@@ -74,6 +76,16 @@ class Bucket(Protocol):
 
     def delete(self, name: str, generation: int | None = None) -> bool:
         """Delete an object if it has this generation; return whether it did."""
+
+
+def upload(name: str, metadata: Mapping[str, str], data: bytes) -> tuple[str, bytes]:
+    """Return the content type and the body of a multipart upload of an object of the bucket."""
+    about = json.dumps({"name": name, "metadata": dict(metadata)})
+    head = f"--{_BOUNDARY}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{about}"
+    middle = f"\r\n--{_BOUNDARY}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    end = f"\r\n--{_BOUNDARY}--\r\n"
+    kind = f"multipart/related; boundary={_BOUNDARY}"
+    return kind, b"".join([head.encode(), middle.encode(), data, end.encode()])
 
 
 class Asking:

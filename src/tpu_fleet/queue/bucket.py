@@ -17,12 +17,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import (
     PAGE,
     NoAnswer,
     Stored,
+    upload,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import MOST_TEXT
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import Quoted
 
-_BOUNDARY = "tpu-fleet-9e1f6a52c0"
 _FIELDS = "name,size,generation,metageneration,metadata"
 _CODE = "code/"
 _MOST_CODE = 1 << 29
@@ -73,12 +73,9 @@ class FleetBucket:
         numbers = {"ifGenerationMatch": generation, "ifMetagenerationMatch": metageneration}
         query = {key: value for key, value in numbers.items() if value is not None}
         words = urlencode({"uploadType": "multipart", "fields": "generation", **query})
-        about = {"name": f"{self._folder}{name}", "metadata": dict(metadata)}
-        kind = f"multipart/related; boundary={_BOUNDARY}"
+        sent = upload(f"{self._folder}{name}", metadata, data)
         try:
-            _kind, said = self._uploads.exchange(
-                f"b/{self._bucket}/o?{words}", kind, _parts(about, data)
-            )
+            _kind, said = self._uploads.exchange(f"b/{self._bucket}/o?{words}", *sent)
             return int(json.loads(said)["generation"])
         except TpuError as error:
             if error.http_status == 404:
@@ -161,13 +158,3 @@ def _refuse_but_absence(error: TpuError) -> None:
     """Raise NoAnswer, unless the bucket said that it is another object, or none."""
     if error.http_status not in (404, 412):
         raise NoAnswer(str(error)) from error
-
-
-def _parts(about: Mapping[str, Any], data: bytes) -> bytes:
-    """Return an upload of what is said about an object, and its content."""
-    head = f"--{_BOUNDARY}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
-    middle = f"\r\n--{_BOUNDARY}\r\nContent-Type: application/octet-stream\r\n\r\n"
-    end = f"\r\n--{_BOUNDARY}--\r\n"
-    return b"".join(
-        [head.encode(), json.dumps(about).encode(), middle.encode(), data, end.encode()]
-    )

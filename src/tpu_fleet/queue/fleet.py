@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,29 +149,18 @@ def queue_of(inventory: Inventory) -> QueueOfFleet:
     slices = [Slice.read(entry, data["fleet_zone"]) for entry in data["fleet_slices"] or ()]
     return QueueOfFleet(
         queue=queue,
-        slices={one.name: one for one in slices if not queue.slices or one.name in queue.slices},
+        slices={one.name: one for one in slices if queue.is_served_by(one.name)},
         users=data["fleet_users"] or (),
         venvs={str(one["name"]): one.get("slices") or () for one in data["fleet_venvs"] or ()},
         secrets={
             str(one["name"]): str(one.get("user") or "root") for one in data["fleet_secrets"] or ()
         },
         runs=[str(one["name"]) for one in data["fleet_runs"] or ()],
-        client=_once(lambda: client_of(inventory)),
+        client=cache(lambda: client_of(inventory)),
         login_key=inventory.key_file(),
         folder=first if first.is_dir() else first.parent,
         nodes=_nodes(inventory.workers()),
     )
-
-
-def _once(make: Callable[[], Client]) -> Callable[[], Client]:
-    made: list[Client] = []
-
-    def client() -> Client:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return client
 
 
 def _nodes(workers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Seen]:

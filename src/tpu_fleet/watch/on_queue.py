@@ -40,7 +40,7 @@ def offers(
     return [
         Offer(one.name, _types(one), _venvs_on(declared, one.name), how, one.name in used)
         for one in seen
-        if not queue.slices or one.name in queue.slices
+        if queue.is_served_by(one.name)
         for how in [_how(one)]
         if how is not None
     ]

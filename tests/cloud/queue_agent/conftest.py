@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import beside
 import pytest
 import requests
 from emulator import Emulator
 
-
-def _load_harness() -> Any:
-    # importlib mode puts no folder on the path.
-    name = "queue_agent_harness"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("harness.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-harness = _load_harness()
+harness = beside.load(Path(__file__).with_name("harness.py"), "queue_agent_harness")
 
 
 @pytest.fixture(scope="module")

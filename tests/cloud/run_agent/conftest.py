@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import socket
 import sys
@@ -11,22 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import beside
 import pytest
 
-
-def _load_harness() -> Any:
-    # importlib mode puts no folder on the path.
-    name = "run_agent_harness"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("harness.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-harness = _load_harness()
+harness = beside.load(Path(__file__).with_name("harness.py"), "run_agent_harness")
 # The agent lies in a role, where no import path leads.
 sys.path.insert(0, str(harness.SCRIPT.parent))
 

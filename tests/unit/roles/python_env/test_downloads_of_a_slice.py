@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pwd
 import socket
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import beside
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import (
     build as _venv_build,
@@ -31,11 +31,7 @@ from package_index import serve as serve_index
 ROOT = Path(__file__).resolve().parents[4]
 PYTHON = "/usr/bin/python3"
 PROGRAM = ROOT / "roles" / "python_env" / "files" / "package_cache.py"
-_spec = importlib.util.spec_from_file_location("package_cache", PROGRAM)
-assert _spec is not None
-assert _spec.loader is not None
-package_cache = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(package_cache)
+package_cache = beside.load(PROGRAM, "package_cache")
 
 WORKERS = 4
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import importlib.util
 import json
 import socket
 import ssl
@@ -20,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import beside
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import uv_wheel
 from package_index import Index
@@ -28,11 +28,7 @@ from package_index import serve as serve_index
 ROOT = Path(__file__).resolve().parents[4]
 
 PROGRAM = ROOT / "roles" / "python_env" / "files" / "package_cache.py"
-_spec = importlib.util.spec_from_file_location("package_cache", PROGRAM)
-assert _spec is not None
-assert _spec.loader is not None
-package_cache = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(package_cache)
+package_cache = beside.load(PROGRAM, "package_cache")
 
 
 class Neighbours:

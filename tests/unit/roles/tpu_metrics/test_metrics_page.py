@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import beside
 import pytest
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -16,13 +16,8 @@ PROGRAM = ROOT / "roles" / "tpu_metrics" / "files" / "tpu-fleet-metrics.py"
 
 
 @pytest.fixture(scope="module")
-def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tpu_fleet_metrics", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def program() -> Any:
+    return beside.load(PROGRAM, "tpu_fleet_metrics")
 
 
 class Machine:

@@ -12,7 +12,7 @@ from run_agent.decide.values import json_object
 
 from ..decide.settings import Settings
 from ..shared._host.unpack import MOST_BYTES
-from ..shared._queue.bucket import NoAnswer, Stored
+from ..shared._queue.bucket import NoAnswer, Stored, upload
 from ..shared._queue.objects import CODE, MOST_TEXT
 
 _SECONDS, _SECONDS_FOR_CODE = 20.0, 600.0
@@ -20,7 +20,6 @@ _PAGE = 400
 """Objects in a page: as many as fit into an answer if each has all metadata that it can have."""
 _FIELDS = "nextPageToken,items(name,generation,metageneration,metadata)"
 _JSON = {"Content-Type": "application/json"}
-_BOUNDARY = "tpu-fleet-part"
 
 
 class MachinesBucket:
@@ -59,9 +58,8 @@ class MachinesBucket:
         """Write an object if it has these numbers; return its generation."""
         query = {"uploadType": "multipart", "fields": "generation"}
         path = f"/upload/o?{urlencode({**query, **_conditions(generation, metageneration)})}"
-        about = {"name": self._folder + name, "metadata": dict(metadata)}
-        kind = {"Content-Type": f"multipart/related; boundary={_BOUNDARY}"}
-        answer = self._ask(path, "POST", _parts(about, data), kind)
+        kind, body = upload(self._folder + name, metadata, data)
+        answer = self._ask(path, "POST", body, {"Content-Type": kind})
         if answer.status == 404:
             raise NoAnswer("there is no such bucket: correct fleet_queue.bucket")
         return self._number(answer, "generation")
@@ -141,10 +139,3 @@ class MachinesBucket:
 def _conditions(generation: int | None, metageneration: int | None) -> dict[str, str]:
     found = {"ifGenerationMatch": generation, "ifMetagenerationMatch": metageneration}
     return {name: str(number) for name, number in found.items() if number is not None}
-
-
-def _parts(about: Mapping[str, Any], data: bytes) -> bytes:
-    """Return what an upload of metadata and content in one request has. The data is JSON's."""
-    head = f"--{_BOUNDARY}\r\nContent-Type: application/json\r\n\r\n".encode()
-    end = f"\r\n--{_BOUNDARY}--\r\n".encode()
-    return b"".join([head, json.dumps(about).encode(), b"\r\n", head, data, end])

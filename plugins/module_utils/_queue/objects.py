@@ -10,6 +10,7 @@ Below the queue's folder:
     ended/NAME         the state of a run that ended long ago, if runs/ has none of this name
     waiting/P/T/…      a hint that a run waits: its name sorts by priority and turn
     running/PERSON/…   a hint that a run of this person has a slice, and how many chips
+    slices/NAME        what an idle slice does instead of taking a run, also as the metadata "doing"
     stop/NAME          the wish to stop a run that has a slice, also as the metadata "wish"
     bell               written whenever there is something to do
 
@@ -54,6 +55,7 @@ MOST_GRACE = 300
 
 DEFINITIONS, CODE, RUNS, STOP = "definitions/", "code/", "runs/", "stop/"
 ENDS, WAITS, HOLDS, BELL = "ended/", "waiting/", "running/", "bell"
+SLICES = "slices/"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SHA = re.compile(r"[0-9a-f]{64}")
@@ -208,7 +210,8 @@ _SPAN = _matching(_DURATION, "a duration such as 30s, 10m or 1h")
 _FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 _COUNT = _whole(0, MOST_COUNT)
 _TYPES = _list_of(_matching(_TYPE, "an accelerator type such as v4-8"))
-_SLICES = _list_of(_matching(NODE_NAME, "the name of a slice"))
+_SLICE = _matching(NODE_NAME, "the name of a slice")
+_SLICES = _list_of(_SLICE)
 _STATE = _one_of(*STATES)
 
 OPTIONS: dict[str, Rule] = {
@@ -355,6 +358,26 @@ class Wish:
     version: int = VERSION
 
 
+@dataclass(frozen=True)
+class Doing:
+    """What a slice without a submitted run does, or why it takes none; for people and slices."""
+
+    slice: str
+    why: str
+    """In words; empty: nothing, it waits for a run."""
+    since: float
+    """From when it is so."""
+    at: float
+    """When this was written; it is written again at least every DOING seconds while it is so."""
+    run: str = ""
+    """The run that it is about; empty: none in particular."""
+    venv: str = ""
+    """The environment that the slice builds for the run at this time; empty: none."""
+    version: int = VERSION
+
+
+DOING = 60.0
+"""Seconds after which a slice says again what it does."""
 _VERSION = Rule(lambda value: _is_whole(value, VERSION, VERSION), f"{VERSION}, or update tpu.fleet")
 _DEFINITION_RULES: dict[str, Rule] = {
     "name": _NAME,
@@ -378,7 +401,7 @@ _DEFINITION_RULES: dict[str, Rule] = {
     "version": _VERSION,
 }
 _OWNER_RULES: dict[str, Rule] = {
-    "slice": _matching(NODE_NAME, "the name of a slice"),
+    "slice": _SLICE,
     "zone": Rule(
         lambda value: _is_line(value, 40) and bool(ZONE_SHAPE.fullmatch(value)),
         "a zone such as us-central2-b",
@@ -417,6 +440,15 @@ _STATE_RULES: dict[str, Rule] = {
 _SIGNED_RULES: dict[str, Rule] = {
     "signed": Rule(lambda value: _is_text(value, MOST_TEXT), "the text of a definition"),
     "signature": Rule(lambda value: _is_text(value, 1 << 14), "what ssh-keygen -Y sign writes"),
+}
+_DOING_RULES: dict[str, Rule] = {
+    "slice": _SLICE,
+    "why": _LINE,
+    "since": _TIME,
+    "at": _TIME,
+    "run": Rule(lambda value: value == "" or _NAME.holds(value), f"{_NAME.must}, or ''"),
+    "venv": _DEFINITION_RULES["venv"],
+    "version": _VERSION,
 }
 _WISH_RULES: dict[str, Rule] = {
     "name": _NAME,
@@ -483,6 +515,11 @@ def wish_of(data: bytes) -> Wish:
     return _made(Wish, _WISH_RULES, _object(data, MOST_STATE))
 
 
+def doing_of(data: bytes) -> Doing:
+    """Return what an object below slices/ has."""
+    return _made(Doing, _DOING_RULES, _object(data, MOST_STATE))
+
+
 def _sound(run: Submitted) -> Submitted:
     """Return a run whose fields fit together."""
     bad = []
@@ -533,6 +570,13 @@ def wish_bytes(wish: Wish) -> bytes:
     """Return the object below stop/."""
     data = canonical(asdict(wish)).encode("ascii")
     wish_of(data)
+    return data
+
+
+def doing_bytes(doing: Doing) -> bytes:
+    """Return the object below slices/."""
+    data = canonical(asdict(doing)).encode("ascii")
+    doing_of(data)
     return data
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from .access import since_boot
 from .people import Exists, People
+from .saying import Saying
 from .seen import Listing, Seen
 from .tending import Tending
 
 __all__ = ["Exists", "Listing", "Queue", "Seen", "since_boot"]
 
 
-class Queue(People, Tending):
+class Queue(People, Saying, Tending):
     """The queue in a bucket's folder, for one thread.
 
     All methods but those that say otherwise may raise NoAnswer, and may be called again then.

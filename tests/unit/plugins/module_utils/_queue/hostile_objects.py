@@ -36,12 +36,14 @@ VALUES = [
     "[" * 50_000,
     json.dumps([f"n{number}" for number in range(200)]),
 ]
+DOING = objects.Doing("pair", "builds environment jax", 1764413000.0, 1764413100.0, "lr-1", "jax")
 NAMES = [
     *("runs/lr-1", "runs/", "runs/../x", "runs/a b", "runs/" + "x" * 900, "runs/%2e%2e", "runs/é"),
     *("waiting/9/000000003/alice/lr-1", "waiting/9/000000003/alice/", "waiting/x", "waiting//"),
     *("waiting/9/000000001/bob/good-1", "waiting/٩/000000003/alice/lr-1", "waiting/0/1/a/b/c"),
     *("running/alice/lr-1/1", "running/alice/lr-1/x", "running/alice//", "running/alice/good-1/9"),
     *("stop/lr-1", "stop/good-1", "stop/", "stop/a/b", "bell", "definitions/x", "code/x.tar.gz"),
+    *("slices/pair", "slices/", "slices/a/b"),
 ]
 
 
@@ -50,7 +52,8 @@ def texts() -> list[str]:
     definition = objects.definition_text(DEFINITION)
     signed = objects.signed_bytes(objects.Signed(definition, "signature")).decode()
     states = [objects.run_text(run) for run in (WAITS, RUNS, ENDED)]
-    return [definition, signed, *states, objects.wish_bytes(WISH).decode()]
+    doing = objects.doing_bytes(DOING).decode()
+    return [definition, signed, *states, objects.wish_bytes(WISH).decode(), doing]
 
 
 def spoilt(chance: random.Random, text: str) -> bytes:

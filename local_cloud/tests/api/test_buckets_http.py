@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 import requests
@@ -295,3 +296,22 @@ def test_requests_are_counted(ask: Ask, cloud: Emulator) -> None:
     counts = cloud.control("requests", method="GET")
     found = {name: counts[f"storage.objects.{name}"] for name in ("insert", "list", "get")}
     assert found == {"insert": 1, "list": 1, "get": 1}
+
+
+def test_custom_metadata_whose_names_no_header_can_have(ask: Ask, cloud: Emulator) -> None:
+    metadata = {"größe": "7", "two words": "v", "step": "42"}
+    body, kind = (
+        multipart({"name": "m", "metadata": metadata}, b"x"),
+        "multipart/related; boundary=X",
+    )
+    made = ask("POST", f"{UPLOAD}?uploadType=multipart", body, Content_Type=kind)
+    assert made.json()["metadata"] == metadata
+    for path in (f"{OBJECTS}/m?alt=media", "lab/m"):
+        got = ask("GET", path)
+        custom = {key for key in got.headers if key.startswith("x-goog-meta-")}
+        assert (got.status_code, got.content, custom) == (200, b"x", {"x-goog-meta-step"})
+    where = urlsplit(cloud.url)
+    with socket.create_connection((where.hostname, where.port), timeout=10) as line:
+        named = "x-goog-meta-größe: 7".encode()
+        line.sendall(b"PUT /lab/n HTTP/1.1\r\nHost: localhost\r\n" + named + b"\r\n\r\n")
+        assert line.recv(64).startswith(b"HTTP/1.1 400 ")

@@ -64,8 +64,9 @@ def headers_of(document: Document) -> dict[str, str]:
 
 
 def _metadata(document: Document) -> list[tuple[str, str]]:
+    """Return what the headers say of it: only ASCII names can be a header's."""
     found = document.get("metadata") or {}
-    return [(key, value) for key, value in found.items() if re.fullmatch(r"[\w.-]+", key)]
+    return [(key, value) for key, value in found.items() if re.fullmatch(r"[A-Za-z0-9_.-]+", key)]
 
 
 def _plain(text: object) -> str:

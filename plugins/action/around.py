@@ -25,7 +25,7 @@ SPEC: dict[str, Any] = {
 }
 PLACE = ("fleet_owner", "fleet_zone", "fleet_project", "fleet_api_endpoint")
 # The slices say in which zone a disk is that names none.
-VARIABLES = (*around.AROUND, "fleet_slices", *PLACE)
+VARIABLES = (*around.AROUND, "fleet_slices", "fleet_queue", *PLACE)
 
 
 class ActionModule(Declared):

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ..module_utils._fleet_file.around import queue_access
 from ..module_utils._fleet_file.bucket_places import PLACED, Places
 from ..module_utils._fleet_file.notices import NOTICED, notices
 from ..module_utils._tpu.workers import (
@@ -51,7 +52,10 @@ class ActionModule(Declared):
     def _buckets(self) -> list[dict[str, Any]]:
         """Return the buckets that slices use, as far as the fleet file can be read."""
         given = {name: self.vars[name] for name in PLACED if name in self.vars}
-        return Places.declared(readable(given, self._templar.template)).asked()
+        data = readable(given, self._templar.template)
+        name, access = queue_access(data) or ("", {})
+        asked = Places.declared(data).asked()
+        return [{**one, "access": access} if one["name"] == name else one for one in asked]
 
     def _notices(self) -> list[dict[str, str]]:
         """Return the warnings of the check of the fleet file, from what can be read of it."""

@@ -23,8 +23,8 @@ options:
       - V(firewall) is C(fleet_mosh), by M(tpu.fleet.firewall_rule).
       - V(disks) is C(fleet_disks), attached to those of their slices that are there, by
         M(tpu.fleet.disk). The slices that M(tpu.fleet.fleet) makes have their disks from then on.
-      - V(buckets) is C(fleet_checkpoint_buckets), with access for the accounts of their slices, by
-        M(tpu.fleet.bucket).
+      - V(buckets) is C(fleet_checkpoint_buckets) and the bucket of C(fleet_queue), with access for
+        the accounts of their slices and the people of the queue, by M(tpu.fleet.bucket).
     type: str
     choices: [services, service_account, project_keys, firewall, disks, buckets]
     required: true

@@ -35,15 +35,17 @@ options:
     type: str
     required: true
   state:
-    description: Whether the bucket exists. V(absent) deletes an empty one.
+    description:
+      - Whether the bucket exists. V(absent) deletes an empty one.
+      - V(used) makes it if there is none, and otherwise only gives access. What the caller may not
+        see or change there is a warning, also that it is another fleet's or project's.
     type: str
-    choices: [present, absent]
+    choices: [present, used, absent]
     default: present
   location:
     description:
       - Region of the bucket, that of the slices. A bucket cannot move, so one that is elsewhere is
-        an error.
-      - Needed with O(state=present).
+        an error with O(state=present), which needs a location.
     type: str
   accounts:
     description:
@@ -51,6 +53,19 @@ options:
         project's default one, as which a slice of the Cloud TPU API acts that names no other.
       - They get C(roles/storage.objectUser) and C(roles/storage.legacyBucketReader) on the bucket.
         Access that others have stays.
+    type: list
+    elements: str
+    default: []
+  writers:
+    description:
+      - Others who get the same roles, as policies name them, such as C(user:alice@example.org) and
+        C(group:lab@example.org).
+    type: list
+    elements: str
+    default: []
+  readers:
+    description:
+      - Those who get C(roles/storage.objectViewer) and C(roles/storage.legacyBucketReader).
     type: list
     elements: str
     default: []
@@ -130,6 +145,8 @@ def spec_of(params: dict[str, Any]) -> BucketSpec:
         soft_delete=soft_delete,
         accounts=tuple(dict.fromkeys(params["accounts"])),
         owner=params["owner"],
+        writers=tuple(dict.fromkeys(params["writers"])),
+        readers=tuple(dict.fromkeys(params["readers"])),
     )
 
 
@@ -139,8 +156,12 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     spec = spec_of(params)
     spec.check()
     applier = BucketApplier(GoogleApis(client), spec, params["adopt"])
-    absent = params["state"] == "absent"
-    changes = applier.plan_absent() if absent else applier.plan_present()
+    plans = {
+        "present": applier.plan_present,
+        "used": applier.plan_used,
+        "absent": applier.plan_absent,
+    }
+    changes = plans[params["state"]]()
     for warning in applier.warnings:
         module.warn(warning)
     if not module.check_mode:

@@ -68,6 +68,10 @@ options:
         type: list
         elements: str
         default: []
+      access:
+        description: Of the queue's bucket, who needs access, by C(accounts), C(writers) and
+          C(readers).
+        type: dict
   notices:
     description:
       - Warnings about values of the fleet file, each with C(field), C(message) and C(remedy). By

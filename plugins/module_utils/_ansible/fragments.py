@@ -117,8 +117,8 @@ _MACHINE = r"""
     type: bool
   service_account:
     description:
-      - E-mail address of the service account that the machines act as, and whose token each user of
-        them can get. The Cloud TPU API gives the project's default account if none is named.
+      - E-mail address of the account as which the machines act; each user there can get its token.
+        The Cloud TPU API gives the project's default account if none is named.
     type: str
   description:
     description: A text of at most 512 characters.

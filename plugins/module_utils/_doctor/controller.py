@@ -10,6 +10,7 @@ from typing import Any
 
 from .._compute.quotas import quotas_of
 from .._fleet.plan_terms import STUCK
+from .._google.bucket_plan import DEFAULT_ACCOUNT
 from .._google.bucket_regions import FREE, NEAR, Transfer, region_of, transfer
 from .._google.bucket_settings import (
     CLASS,
@@ -237,7 +238,7 @@ def _buckets(facts: Facts) -> Iterator[Hit]:
         if bucket["error"]:
             yield hit("unreadable", bucket["name"], **bucket)
             continue
-        hits = [*_far(bucket), *_misfits(bucket)]
+        hits = [*_far(bucket), *_access(bucket), *_misfits(bucket)]
         yield from hits or [fine(bucket["location"], subject=bucket["name"])]
 
 
@@ -252,6 +253,17 @@ def _far(bucket: Mapping[str, Any]) -> Iterator[Hit]:
         about = {"name": bucket["name"], "where": between.place, "zones": listed(zones)}
         case = "multi_region" if between.kind == NEAR else "far"
         yield hit(case, bucket["name"], price=between.price, **about)
+
+
+def _access(bucket: Mapping[str, Any]) -> Iterator[Hit]:
+    """Yield who cannot use the queue in a bucket."""
+    for who, roles in (bucket.get("lacking") or {}).items():
+        named = "the project's default account" if who == DEFAULT_ACCOUNT else who
+        about = {"name": bucket["name"], "who": named, "roles": listed(roles)}
+        yield hit("no_access", bucket["name"], **about)
+    if bucket.get("forbidden"):
+        about = {"name": bucket["name"], "permissions": listed(bucket["forbidden"])}
+        yield hit("not_mine", bucket["name"], **about)
 
 
 def _misfits(bucket: Mapping[str, Any]) -> Iterator[Hit]:
@@ -520,8 +532,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "buckets",
         CONTROLLER,
-        "each bucket that slices use: exists, readable, in the region of the slices; and of those "
-        "with checkpoints, soft delete, versions and lifecycle rules",
+        "each bucket that slices use: exists, readable, in the region of the slices; of those with "
+        "checkpoints, soft delete, versions and lifecycle rules; of the queue's, who has access",
         _buckets,
         {
             "unreadable": Case(
@@ -539,6 +551,17 @@ CHECKS: tuple[Check, ...] = (
                 "bucket {name} is in {where}: reads from {zones} cost {price}",
                 "Use a bucket in the region of the slices; for several regions see "
                 "docs/data-and-checkpoints.md.",
+            ),
+            "no_access": Case(
+                WARN,
+                "fleet_queue.bucket = {name}: its policy does not give {roles} to {who}",
+                "Run as an administrator of the bucket: tpu-fleet project setup --only buckets",
+            ),
+            "not_mine": Case(
+                WARN,
+                "fleet_queue.bucket = {name}: your account cannot submit, it lacks {permissions}",
+                "Add it to `fleet_queue.writers`, and let an administrator of the bucket "
+                "run: tpu-fleet project setup --only buckets",
             ),
             SOFT_DELETE: Case(
                 WARN,

@@ -7,6 +7,7 @@ Every function here may hang or fail, so each runs in a separate process, see `p
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
@@ -31,6 +32,8 @@ from .._fleet.usage import missing_slices
 from .._fleet_file.declared import KEEP, Fleet, Slice
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
+from .._google.bucket_plan import BucketSpec, lacking
+from .._google.bucket_policy import read_policy
 from .._google.checkpoints import CheckpointFolder
 from .._schema.accelerators import parse as parse_accelerator
 from .._tpu.client import ALL_ZONES, Client
@@ -241,6 +244,8 @@ SHOWN = (
     *("versioning", "lifecycle"),
 )
 """What is read of a bucket."""
+SUBMITS = tuple(f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list", "update"))
+"""The permissions that submitting needs."""
 
 
 def bucket(apis: GoogleApis, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,8 +266,29 @@ def bucket(apis: GoogleApis, asked: Mapping[str, Any]) -> dict[str, Any]:
         **seen,
         "location": str(found.get("location", "")),
         "resource": resource,
+        **(_access(apis, found, asked["access"]) if asked.get("access") else {}),
         "saves": [one for one in saves if one is not None],
     }
+
+
+def _access(
+    apis: GoogleApis, bucket: Mapping[str, Any], wanted: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Return who lacks which roles in a bucket, and what this caller may not do.
+
+    What may not be seen is left out: this caller needs no right to read the policy.
+    """
+    name = str(bucket["name"])
+    spec = BucketSpec(name, "", **{key: tuple(names) for key, names in wanted.items()})
+    path = f"b/{name}/iam/testPermissions"
+    found: dict[str, Any] = {}
+    with contextlib.suppress(TpuError):
+        mine = apis.transport("storage").read(path, {"permissions": [*SUBMITS]})
+        found["forbidden"] = sorted({*SUBMITS} - {*(mine.get("permissions") or ())})
+    with contextlib.suppress(TpuError):
+        policy = read_policy(apis, name)
+        found["lacking"] = lacking(policy, spec, str(bucket.get("projectNumber") or ""))
+    return found
 
 
 def _saves(apis: GoogleApis, name: str, folder: str) -> dict[str, float] | None:

@@ -20,6 +20,7 @@ from .._schema.refs import known, user_remedy
 from .._tpu.model import COMPUTE
 from .._tpu.node_spec import disk_mode, gib_of
 from .declared import Slice
+from .queue import FleetQueue, check_queue
 
 STATES = Key(choices=("present", "absent"), default="present", description="`absent` removes it.")
 
@@ -85,8 +86,8 @@ FLEET_DISK = {
     ),
     "read_only": Key(
         "bool",
-        description="Whether it is attached and mounted read-only, on any number of slices and "
-        "workers. Otherwise it can have one slice, and of this one worker.",
+        description="Whether it is read-only, on any number of slices and workers. Otherwise one "
+        "worker has it.",
         default="false",
     ),
     "path": Key(description="Folder in which its machines mount it. Without it, they do not."),
@@ -344,6 +345,7 @@ def _zones(data: Mapping[str, Any], named: list[Any]) -> set[str]:
 
 def _checkpoint_buckets(data: Mapping[str, Any]) -> Iterator[Problem]:
     first: dict[str, str] = {}
+    queue = _queue(data)
     for index, entry in enumerate(data["fleet_checkpoint_buckets"]):
         field = f"fleet_checkpoint_buckets[{index}]"
         known_as = first.setdefault(entry["name"], field)
@@ -354,6 +356,9 @@ def _checkpoint_buckets(data: Mapping[str, Any]) -> Iterator[Problem]:
             yield from known(data, f"{field}.slices[{place}]", name, "slice", "fleet_slices")
         if entry.get("state") != "absent":
             yield from _region(data, field, entry)
+        elif queue is not None and entry["name"] == queue.bucket:
+            remedy = "Remove state: absent, or fleet_queue"
+            yield Problem(f"{field}.state", "absent", "is the bucket of fleet_queue", remedy)
         spec = BucketSpec(
             name=entry["name"],
             location=str(entry.get("region") or ""),
@@ -398,12 +403,28 @@ def _service_account(data: Mapping[str, Any]) -> Iterator[Problem]:
         buckets=tuple((bucket["name"], ()) for bucket in entry.get("buckets") or []),
     )
     yield from _by_spec("fleet_service_account", spec.check)
-    made = [one.get("name") for _field, one in entries(data, "fleet_checkpoint_buckets")]
+    made = {one.get("name"): name for name, one in _with_access(data)}
     for index, bucket in enumerate(entry.get("buckets") or []):
         if bucket["name"] in made:
-            message = "is in fleet_checkpoint_buckets, which gives its slices' accounts access"
+            message = f"is in {made[bucket['name']]}, which gives its slices' accounts access"
             place = f"fleet_service_account.buckets[{index}].name"
             yield Problem(place, bucket["name"], message, "Remove it here")
+
+
+def _with_access(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the buckets whose slices' accounts get access, each with the variable that says so."""
+    queue = _queue(data)
+    if queue is not None:
+        yield "fleet_queue", {"name": queue.bucket}
+    for _field, one in entries(data, "fleet_checkpoint_buckets"):
+        yield "fleet_checkpoint_buckets", one
+
+
+def _queue(data: Mapping[str, Any]) -> FleetQueue | None:
+    """Return the queue; None without one, and for one whose rules do not hold."""
+    declared = data.get("fleet_queue")
+    is_good = isinstance(declared, Mapping) and isinstance(declared.get("bucket"), str)
+    return FleetQueue.read(declared) if is_good and not check_queue(data) else None
 
 
 def _by_spec(field: str, check: Callable[[], None]) -> Iterator[Problem]:
@@ -451,7 +472,11 @@ def services(data: Mapping[str, Any]) -> list[Call]:
         "compute": any(data.get(f"fleet_{name}") for name in ("project_keys", "mosh", "disks")),
         "iam": bool(account),
         "cloudresourcemanager": bool(account),
-        "storage": bool(account.get("buckets") or data.get("fleet_checkpoint_buckets")),
+        "storage": bool(
+            account.get("buckets")
+            or data.get("fleet_checkpoint_buckets")
+            or data.get("fleet_queue")
+        ),
     }
     names = [f"{name}.googleapis.com" for name, is_needed in needed.items() if is_needed]
     more = data.get("fleet_services") or []
@@ -512,13 +537,49 @@ def disks(data: Mapping[str, Any], there: set[tuple[str, str]]) -> list[Call]:
 def buckets(data: Mapping[str, Any]) -> list[Call]:
     """Return the module with each bucket, and with the accounts of its slices.
 
-    Where there are no slices, a bucket without a region of its own is left as it is.
+    The queue's bucket is one of them, also if it is not among `fleet_checkpoint_buckets`. Where
+    there are no slices, a bucket without a region of its own is left as it is.
     """
-    return [
+    declared = data.get("fleet_checkpoint_buckets") or []
+    calls = [
         _bucket(data, entry)
-        for entry in data.get("fleet_checkpoint_buckets") or []
+        for entry in declared
         if entry.get("state") == "absent" or regions_of(data, entry)
     ]
+    queue = FleetQueue.read(data.get("fleet_queue"))
+    return calls if queue is None else _with_queue(data, queue, calls)
+
+
+def _with_queue(data: Mapping[str, Any], queue: FleetQueue, calls: list[Call]) -> list[Call]:
+    """Return the calls, with access for the slices and people of the queue."""
+    own = _queue_bucket(data, queue)
+    for _module, options in calls:
+        if options["name"] == queue.bucket:
+            accounts = [*options.get("accounts", []), *own["accounts"]]
+            people = {key: own[key] for key in ("writers", "readers") if key in own}
+            options.update(accounts=list(dict.fromkeys(accounts)), **people)
+            return calls
+    return [*calls, ("bucket", own)] if regions_of(data, {"slices": list(queue.slices)}) else calls
+
+
+def _queue_bucket(data: Mapping[str, Any], queue: FleetQueue) -> dict[str, Any]:
+    entry = {"name": queue.bucket, "slices": list(queue.slices)}
+    regions = regions_of(data, entry)
+    people = {key: list(names) for key, names in queue.access.items() if names}
+    return {
+        **{"name": queue.bucket, "state": "used", "accounts": accounts_of(data, entry)},
+        **({"location": regions[0]} if len(regions) == 1 else {}),
+        **{**people, **_ours(data)},
+    }
+
+
+def queue_access(data: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]] | None:
+    """Return the queue's bucket, and who needs access: `accounts`, `writers` and `readers`."""
+    queue = _queue(data)
+    if queue is None:
+        return None
+    own = _queue_bucket(data, queue)
+    return queue.bucket, {key: own.get(key, []) for key in ("accounts", "writers", "readers")}
 
 
 def _bucket(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Call:

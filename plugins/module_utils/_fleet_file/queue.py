@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.checkpoints import bucket_and_folder
+from .._google.bucket_plan import PRINCIPAL, PRINCIPAL_REMEDY
 from .._schema.durations import seconds_in
 from .._schema.keys import Key, Problem, check_keys, text_of, texts_of
 from .._schema.refs import at_least, known
@@ -21,6 +22,8 @@ LIMITS = {
     "chips": Key("int", description="Chips in use at a time.", default="no limit"),
     "runs": Key("int", description="Runs at a time.", default="no limit"),
 }
+ACCESS = ("writers", "readers")
+"""The keys that say who gets access to the bucket."""
 KEYS = {
     "bucket": Key(required=True, description="Bucket and folder, as `gs://my-bucket/queue`."),
     "slices": Key("list", elements="str"),
@@ -37,6 +40,10 @@ KEYS = {
         default="never",
     ),
     "limits": Key("dict", options=LIMITS, description="What each person may use."),
+    "writers": Key(
+        "list", elements="str", description="Accounts that submit, as `user:alice@example.org`."
+    ),
+    "readers": Key("list", elements="str", description="Accounts that only look."),
     "submit_as": Key("dict", description="Other users as whom a person may submit."),
     "secrets": Key("dict", description="Sets of `fleet_secrets` for runs of a person."),
 }
@@ -63,6 +70,8 @@ class FleetQueue:
     runs: int | None = None
     submit_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    access: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The accounts with access to the bucket, by `writers` and `readers`, as policies name them."""
 
     @classmethod
     def read(cls, raw: Any) -> FleetQueue | None:
@@ -86,6 +95,7 @@ class FleetQueue:
             runs=limits.get("runs"),
             submit_as=_names_by_person(raw.get("submit_as")),
             secrets=_names_by_person(raw.get("secrets")),
+            access=_names_by_person({key: raw.get(key) for key in ACCESS}),
         )
 
     def is_served_by(self, name: str) -> bool:
@@ -115,7 +125,13 @@ def check_queue(data: Mapping[str, Any]) -> list[Problem]:
     if problems or not isinstance(queue, Mapping) or not queue:
         return problems
     # Whether its keys are known is checked with the types of the others.
-    return [*_place(queue), *_references(data, queue), *_numbers(queue), *_people(data, queue)]
+    return [
+        *_place(queue),
+        *_references(data, queue),
+        *_numbers(queue),
+        *_people(data, queue),
+        *_accounts(queue),
+    ]
 
 
 def _place(queue: Mapping[str, Any]) -> Iterator[Problem]:
@@ -161,6 +177,14 @@ def _people(data: Mapping[str, Any], queue: Mapping[str, Any]) -> Iterator[Probl
                     yield from _user(data, field_of, name)
                 else:
                     yield from known(data, field_of, name, "set of secrets", "fleet_secrets")
+
+
+def _accounts(queue: Mapping[str, Any]) -> Iterator[Problem]:
+    for key in ACCESS:
+        for index, name in texts_of(queue, key):
+            if not PRINCIPAL.fullmatch(name):
+                field_of = f"fleet_queue.{key}[{index}]"
+                yield Problem(field_of, name, "gets no access to a bucket", PRINCIPAL_REMEDY)
 
 
 def _user(data: Mapping[str, Any], where: str, name: str) -> Iterator[Problem]:

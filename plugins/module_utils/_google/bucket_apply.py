@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.errors import NotFound, PermissionDenied, Refused, TpuError
-from .._core.ownership import require_owned
+from .._core.ownership import DEFAULT_OWNER, require_owned
 from .._wire.changes import alter_newest, once
 from .apis import GoogleApis
 from .bucket_plan import (
@@ -60,6 +60,27 @@ class BucketApplier:
         self.warnings += remarks(bucket)
         self.before = {"name": self._spec.name, "location": bucket["location"], **summary(bucket)}
         return [*self._plan_settings(bucket), *self._plan_access(bucket)]
+
+    def plan_used(self) -> list[Change]:
+        """Return the steps to a bucket with access; one that is there keeps its settings.
+
+        What this caller may not see, and what is not the project's, is a warning: others may have
+        given the access. Raises Refused if there is no bucket, and no region for a new one.
+        """
+        try:
+            bucket = self._own_bucket()
+        except (PermissionDenied, Refused) as error:
+            return self._unseen(error.message)
+        if bucket is None:
+            return self._plan_new() if self._spec.location else self._no_place()
+        if owner_of(bucket) not in (None, self._spec.owner or DEFAULT_OWNER):
+            return self._unseen(f"It is the bucket of the fleet {owner_of(bucket)}.")
+        self.before = {"name": self._spec.name, "location": bucket["location"], **summary(bucket)}
+        self.after = dict(self.before)
+        try:
+            return self._plan_access(bucket)
+        except PermissionDenied as error:
+            return self._unseen(error.message)
 
     def plan_absent(self) -> list[Change]:
         """Return the step that deletes an empty bucket; raise for one with contents."""
@@ -112,20 +133,36 @@ class BucketApplier:
                 f"{here.lower()} as its region if traffic between the regions may cost money.",
             )
 
+    def _no_place(self) -> list[Change]:
+        raise Refused(
+            f"name = {self._spec.name!r}: there is no such bucket, and its slices are in several "
+            "regions or in none.",
+            remedy="Declare it in fleet_checkpoint_buckets with its region.",
+        )
+
+    def _unseen(self, why: str) -> list[Change]:
+        """Warn that access is left to others."""
+        each = ", ".join(f"{name}: {' and '.join(r)}" for name, r in self._spec.roles.items())
+        self.warnings.append(
+            f"name = {self._spec.name!r}: who has access to the bucket was neither seen nor "
+            f"changed. {why} It has to give these roles; its administrator can: {each}."
+        )
+        return []
+
     # Making it what is wanted -----------------------------------------------------------------
 
     def _plan_new(self) -> list[Change]:
         spec = self._spec
-        spec_access: dict[str, list[str]] = {account: [] for account in spec.accounts}
+        nothing: dict[str, list[str]] = {name: [] for name in spec.roles}
         self.after = {
             "name": spec.name,
             "location": spec.location.upper(),
             **wanted_summary(spec, {}),
-            "access": access_given(spec_access),
+            "access": access_given(nothing, spec),
         }
         steps = [Change("create", "there is no such bucket", self._create)]
-        if spec.accounts:
-            why = f"it has no access for {', '.join(spec.accounts)}"
+        if spec.roles:
+            why = f"it has no access for {', '.join(spec.roles)}"
             steps.append(Change("grant", why, self._grant))
         return steps
 
@@ -157,10 +194,10 @@ class BucketApplier:
         members = members_of(self._spec, str(bucket.get("projectNumber") or ""))
         policy = read_policy(self._apis, self._spec.name) if members else {}
         have = access_of(policy, members)
-        self.before["access"], self.after["access"] = have, access_given(have)
-        lacking = [name for name in have if have[name] != self.after["access"][name]]
-        why = f"it lacks access for {', '.join(lacking)}"
-        return [Change("grant", why, self._grant)] if lacking else []
+        self.before["access"], self.after["access"] = have, access_given(have, self._spec)
+        without = [name for name in have if have[name] != self.after["access"][name]]
+        why = f"it lacks access for {', '.join(without)}"
+        return [Change("grant", why, self._grant)] if without else []
 
     def _create(self) -> None:
         body, project = self._spec.body(), {"project": self._apis.project}
@@ -196,7 +233,7 @@ class BucketApplier:
         bucket = self._apis.find("storage", f"b/{self._spec.name}") or {}
         members = members_of(self._spec, str(bucket.get("projectNumber") or ""))
         alter_policy(
-            self._apis, self._spec.name, lambda policy: with_access(policy, members.values())
+            self._apis, self._spec.name, lambda policy: with_access(policy, self._spec, members)
         )
 
     # Deleting it ------------------------------------------------------------------------------

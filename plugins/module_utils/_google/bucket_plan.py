@@ -44,17 +44,29 @@ _FIELDS = {
 }
 _LOCATION = re.compile(r"[a-z]+(-[a-z]+)?\d*")
 _EMAIL = re.compile(r"[^\s:@]+@[^\s:@]+")
+PRINCIPAL = re.compile(
+    r"(user|group|serviceAccount):[^\s:@]+@[^\s:@]+|domain:[^\s:@]+|principal(Set)?://\S+"
+)
+"""How policies name one who gets access; `allUsers` is none, because a bucket is never public."""
+PRINCIPAL_REMEDY = (
+    "Write it as policies do: user:alice@example.org, group:lab@example.org, serviceAccount:EMAIL"
+)
 
 
 @dataclass(frozen=True)
 class BucketSpec:
-    """A wanted bucket. `soft_delete` is in seconds; an account is an address, or `default`."""
+    """A wanted bucket. `soft_delete` is in seconds; an account is an address, or `default`.
+
+    Writers and readers are named as policies do.
+    """
 
     name: str
     location: str
     soft_delete: int = SOFT_DELETE_SECONDS
     accounts: tuple[str, ...] = ()
     owner: str | None = None
+    writers: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise BadRequest for values that no bucket can have, before any request."""
@@ -87,6 +99,21 @@ class BucketSpec:
                     f"accounts: {account!r} is no service account.",
                     remedy="Write its e-mail address, or default for the project's own.",
                 )
+        for principal in (*self.writers, *self.readers):
+            if not PRINCIPAL.fullmatch(principal):
+                raise BadRequest(
+                    f"{principal!r} is not what gets access to a bucket.",
+                    remedy=PRINCIPAL_REMEDY,
+                )
+
+    @property
+    def roles(self) -> dict[str, tuple[str, ...]]:
+        """Return the roles that each account, writer and reader needs."""
+        wanted = {
+            **dict.fromkeys(self.readers, BUCKET_ROLES["read"]),
+            **dict.fromkeys((*self.accounts, *self.writers), ACCESS),
+        }
+        return {name: wanted[name] for name in (*self.accounts, *self.writers, *self.readers)}
 
     def body(self) -> dict[str, Any]:
         """Return the request that creates it."""
@@ -164,30 +191,42 @@ def remarks(bucket: Mapping[str, Any]) -> list[str]:
 
 
 def members_of(spec: BucketSpec, project_number: str) -> dict[str, str]:
-    """Return by account how policies name it; the default one has the project's number in it."""
+    """Return how policies name each who gets access; the default account has the number in it."""
     own = f"{project_number}-compute@developer.gserviceaccount.com"
-    return {
+    accounts = {
         account: f"serviceAccount:{own if account == DEFAULT_ACCOUNT else account}"
-        for account in dict.fromkeys(spec.accounts)
+        for account in spec.accounts
     }
+    return {name: accounts.get(name, name) for name in spec.roles}
 
 
-def with_access(policy: Mapping[str, Any], members: Iterable[str]) -> dict[str, Any] | None:
+def with_access(
+    policy: Mapping[str, Any], spec: BucketSpec, members: Mapping[str, str]
+) -> dict[str, Any] | None:
     """Return the policy with access for all members; None if they have it."""
     found = dict(policy)
-    for member in members:
-        found = altered(found, member, ACCESS) or found
+    for name, member in members.items():
+        found = altered(found, member, spec.roles[name]) or found
     return None if found == policy else found
 
 
 def access_of(policy: Mapping[str, Any], members: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the roles that each account has."""
-    return {account: sorted(roles_of(policy, member)) for account, member in members.items()}
+    """Return the roles that each has."""
+    return {name: sorted(roles_of(policy, member)) for name, member in members.items()}
 
 
-def access_given(have: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Return the roles that each account has afterwards: nothing is taken away."""
-    return {account: sorted({*roles, *ACCESS}) for account, roles in have.items()}
+def access_given(have: Mapping[str, Iterable[str]], spec: BucketSpec) -> dict[str, list[str]]:
+    """Return the roles that each has afterwards: nothing is taken away."""
+    return {name: sorted({*roles, *spec.roles[name]}) for name, roles in have.items()}
+
+
+def lacking(
+    policy: Mapping[str, Any], spec: BucketSpec, project_number: str
+) -> dict[str, list[str]]:
+    """Return the roles that the policy does not give, by the account that lacks them."""
+    have = access_of(policy, members_of(spec, project_number))
+    missing = {name: sorted({*spec.roles[name]} - {*roles}) for name, roles in have.items()}
+    return {name: roles for name, roles in missing.items() if roles}
 
 
 def _rules(bucket: Mapping[str, Any]) -> list[dict[str, Any]]:

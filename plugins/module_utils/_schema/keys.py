@@ -255,14 +255,14 @@ SLICE = {
     ),
     "on_finish": Key(
         choices=("keep", "stop", "delete"),
-        description="What `tpu-fleet watch` does with the slice when all its runs have succeeded "
-        "and it has fetched what they left. See [after-the-end.md](after-the-end.md).",
+        description="What `tpu-fleet watch` does when all its runs have succeeded and what they "
+        "left is fetched. See [after-the-end.md](after-the-end.md).",
         default="keep",
     ),
     "idle_after": Key(
         "duration",
-        description="After which time it does the same with a slice on which nothing runs, no user "
-        "is logged in and no process holds a chip, however its runs ended.",
+        description="After which time it does the same where nothing runs, no user is logged in "
+        "and no process holds a chip.",
         default="never",
     ),
     "on_queue": Key(
@@ -273,8 +273,8 @@ SLICE = {
     ),
     "recreate": Key(
         "bool",
-        description="Whether it may be deleted and recreated when something differs that cannot "
-        "be changed in place (hardware, runtime version, tier, network, service account).",
+        description="Whether it may be recreated for what cannot be changed in place (hardware, "
+        "runtime version, tier, network, service account).",
         default="false",
     ),
     "adopt": Key(

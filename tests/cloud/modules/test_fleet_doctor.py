@@ -116,3 +116,25 @@ def test_a_bucket_as_google_makes_it_is_a_finding_with_price_and_command(
     ]
     assert "which is $" in rows[0]["says"]
     assert "update gs://plain --soft-delete-duration=0" in rows[0]["remedy"]
+
+
+def test_who_lacks_access_to_the_queue_is_a_finding(cloud: Emulator, module: Module) -> None:
+    args = {"project": cloud.project, "api_endpoint": cloud.url}
+    made = {**args, "name": "queue", "location": "us-central2", "state": "used"}
+    module("bucket", made)
+    access = {"accounts": ["default"], "writers": ["user:alice@lab.example"], "readers": []}
+    asked = {"name": "queue", "zones": ["us-central2-b"], "access": access}
+
+    def findings() -> list[str]:
+        found = module("fleet_doctor", {**args, "slices": [SOLO], "buckets": [asked]})
+        rows = [row for row in found["findings"] if row["check"] == "buckets"]
+        return [f"{row['case']}: {row['says']}. {row['remedy']}" for row in rows]
+
+    assert findings() == [
+        "no_access: fleet_queue.bucket = queue: its policy does not give "
+        f"roles/storage.legacyBucketReader, roles/storage.objectUser to {who}. "
+        "Run as an administrator of the bucket: tpu-fleet project setup --only buckets"
+        for who in ("the project's default account", "user:alice@lab.example")
+    ]
+    module("bucket", {**made, "accounts": access["accounts"], "writers": access["writers"]})
+    assert [one.partition(":")[0] for one in findings()] == ["ok"]

@@ -42,6 +42,8 @@ FLEET: dict[str, Any] = {
     "fleet_checkpoint_buckets": [{"name": "lab-checkpoints"}],
 }
 
+WRITES = {"roles/storage.legacyBucketReader", "roles/storage.objectUser"}
+
 
 def changes(out: str) -> int:
     return sum(int(number) for number in re.findall(r"changed=(\d+)", out))
@@ -51,6 +53,16 @@ def get(cloud: Emulator, path: str) -> Any:
     answer = requests.get(cloud.url + path, timeout=60)
     answer.raise_for_status()
     return answer.json()
+
+
+def access(cloud: Emulator, bucket: str) -> dict[str, set[str]]:
+    """Return the roles of each who has some, but for those of the project's roles."""
+    found: dict[str, set[str]] = {}
+    for binding in get(cloud, f"storage/v1/b/{bucket}/iam")["bindings"]:
+        for member in binding["members"]:
+            if not member.startswith("project"):
+                found.setdefault(member, set()).add(binding["role"])
+    return found
 
 
 @pytest.fixture
@@ -117,17 +129,26 @@ def test_a_warning_and_all_errors_are_told(prepared: Emulator, play: Play) -> No
     assert out.count("compute.disks.create") >= len(FLEET["fleet_disks"])
 
 
-def test_the_bucket_for_checkpoints_is_made_and_then_as_declared(
+def test_the_buckets_for_checkpoints_and_queue_are_made_and_then_as_declared(
     prepared: Emulator, play: Play
 ) -> None:
     words = ("ansible-playbook", "tpu.fleet.buckets")
-    fleet = {key: FLEET[key] for key in ("fleet_slices", "fleet_allocations")}
+    people = {"writers": ["user:alice@lab.example"], "readers": ["group:lab@lab.example"]}
+    fleet: dict[str, Any] = {key: FLEET[key] for key in ("fleet_slices", "fleet_allocations")}
     fleet["fleet_checkpoint_buckets"] = FLEET["fleet_checkpoint_buckets"]
+    fleet["fleet_queue"] = {"bucket": "gs://lab-queue/queue", **people}
     out = play(*words, "--check", "--diff", fleet=fleet)
     assert changes(out) == 1
     assert re.search(r"\+.*US-CENTRAL2", out)
+    assert re.search(r"\+.*user:alice@lab.example", out)
     assert changes(play(*words, fleet=fleet)) == 1
-    assert get(prepared, "storage/v1/b/lab-checkpoints")["location"] == "US-CENTRAL2"
+    for name in ("lab-checkpoints", "lab-queue"):
+        assert get(prepared, f"storage/v1/b/{name}")["location"] == "US-CENTRAL2"
+    assert access(prepared, "lab-queue") == {
+        "serviceAccount:123456789012-compute@developer.gserviceaccount.com": WRITES,
+        "user:alice@lab.example": WRITES,
+        "group:lab@lab.example": {"roles/storage.legacyBucketReader", "roles/storage.objectViewer"},
+    }
     assert changes(play(*words, fleet=fleet)) == 0
 
 

@@ -11,6 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import
     WHOLE,
     Checkpoint,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor import remote
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.check import examine
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.controller import (
     CHECKS,
@@ -19,13 +20,24 @@ from ansible_collections.tpu.fleet.plugins.module_utils._doctor.controller impor
     limit_of,
     ssh_case,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._doctor.remote import pace, wanted
+from ansible_collections.tpu.fleet.plugins.module_utils._doctor.remote import (
+    SUBMITS,
+    pace,
+    wanted,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.report import report
 from ansible_collections.tpu.fleet.plugins.module_utils._doctor.slice import (
     CHECKS as SLICE_CHECKS,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._google import bucket_settings
+from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._google.storage_prices import GB
+from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api import (
+    Call,
+    FakeSession,
+    client_with,
+    error,
+)
 
 API = {"error": "", "remedy": "", "project": "p", "zones": 3, "unreachable": [], "ahead": 0.2}
 MISSING = {"name": "big", "phase": "not created", "text": "nothing was requested yet"}
@@ -51,6 +63,8 @@ BUCKET: dict[str, Any] = {
     "saves": [{"bytes": 100.0 * GB, "seconds": 3600.0}],
     "error": "",
 }
+
+READS = ["roles/storage.legacyBucketReader", "roles/storage.objectViewer"]
 
 
 def bucket(**changes: Any) -> dict[str, Any]:
@@ -171,6 +185,9 @@ CONTROLLER: list[tuple[dict[str, Any], list[str]]] = [
     ({"buckets": [bucket(softDeletePolicy=WEEK)]}, ["buckets soft_delete warn"]),
     ({"buckets": [{**bucket(softDeletePolicy=WEEK), "folders": []}]}, []),
     ({"buckets": [bucket(versioning={"enabled": True})]}, ["buckets versioning warn"]),
+    ({"buckets": [{**BUCKET, "lacking": {}, "forbidden": []}]}, []),
+    ({"buckets": [{**BUCKET, "lacking": {"default": ["r"]}}]}, ["buckets no_access warn"]),
+    ({"buckets": [{**BUCKET, "forbidden": ["storage.objects.create"]}]}, ["buckets not_mine warn"]),
     ({"buckets": [bucket(storageClass="NEARLINE")]}, ["buckets storage_class warn"]),
     ({"buckets": [bucket(lifecycle={})]}, ["buckets no_abort warn"]),
     (
@@ -538,3 +555,26 @@ def test_the_pace_of_a_run_is_that_of_its_whole_checkpoints() -> None:
     half = Checkpoint("9", 9, UNFINISHED, at=5400.0, size=9)
     assert pace([half, *reversed(whole)]) == {"bytes": 4.0, "seconds": 900.0}
     assert pace([half, whole[0]]) is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "policy", "found"),
+    [
+        ([], error(403, "PERMISSION_DENIED"), {"forbidden": [*SUBMITS]}),
+        ([*SUBMITS], {"bindings": []}, {"forbidden": [], "lacking": {"user:a@lab.example": READS}}),
+        ([*SUBMITS], {"bindings": [{"role": role, "members": ["user:a@lab.example"]}
+                                   for role in READS]}, {"forbidden": [], "lacking": {}}),
+    ],
+)  # fmt: skip
+def test_what_of_access_may_be_seen(allowed: list[str], policy: Any, found: dict[str, Any]) -> None:
+    resource = {"name": "b", "location": "US", "projectNumber": "42"}
+
+    def answer(call: Call) -> Any:
+        if call.path.endswith("/testPermissions"):
+            return {"permissions": allowed}
+        return policy if call.path.endswith("/iam") else resource
+
+    asked = {"name": "b", "zones": [], "folders": [], "access": {"readers": ["user:a@lab.example"]}}
+    client, _clock = client_with(FakeSession(answer=answer))
+    seen = remote.bucket(GoogleApis(client), asked)
+    assert {key: seen[key] for key in ("forbidden", "lacking") if key in seen} == found

@@ -176,6 +176,51 @@ def test_a_bucket_is_made_in_the_region_of_its_slices_with_access_for_their_acco
     assert buckets({}) == []
 
 
+FLEET_WITH_QUEUE: dict[str, Any] = {
+    "fleet_owner": "vision",
+    "fleet_zone": ZONE,
+    "fleet_slices": [
+        {"name": "plain", "accelerator_type": "v4-8"},
+        {"name": "own", "accelerator_type": "v4-8", "service_account": "tpu@lab.example"},
+        {"name": "far", "accelerator_type": "v4-8", "zone": "us-east5-a"},
+    ],
+    "fleet_queue": {
+        "bucket": "gs://lab-q/queue",
+        "slices": ["plain", "own"],
+        "writers": ["user:a@lab.example"],
+        "readers": ["user:b@lab.example"],
+    },
+}
+
+
+def test_the_queues_bucket_gives_access_to_its_slices_and_people() -> None:
+    people = {"writers": ["user:a@lab.example"], "readers": ["user:b@lab.example"]}
+    own = {"name": "lab-q", "accounts": ["default", "tpu@lab.example"], "owner": "vision", **people}
+    (call,) = buckets(FLEET_WITH_QUEUE)
+    assert call == ("bucket", {**own, "location": "us-central2", "state": "used"})
+    declared = {"name": "lab-q", "slices": ["far"], "adopt": True}
+    (call,) = buckets({**FLEET_WITH_QUEUE, "fleet_checkpoint_buckets": [declared]})
+    assert call == ("bucket", {**own, "location": "us-east5", "adopt": True})
+
+
+def test_the_queues_bucket_has_a_region_only_if_its_slices_are_in_one() -> None:
+    everywhere = {"bucket": "gs://lab-q/queue", "cross_region": "allow"}
+    ((_module, options),) = buckets({**FLEET_WITH_QUEUE, "fleet_queue": everywhere})
+    assert "location" not in options
+    assert buckets({"fleet_queue": everywhere}) == []
+
+
+def test_the_queues_bucket_is_named_once() -> None:
+    wrong = {
+        "fleet_checkpoint_buckets": [{"name": "lab-q", "state": "absent"}],
+        "fleet_service_account": {"buckets": [{"name": "lab-q"}]},
+    }
+    assert [problem.field for problem in check_around({**FLEET_WITH_QUEUE, **wrong})] == [
+        "fleet_checkpoint_buckets[0].state",
+        "fleet_service_account.buckets[0].name",
+    ]
+
+
 def test_buckets_need_the_storage_api() -> None:
     ((_module, options),) = services({"fleet_checkpoint_buckets": [{"name": "lab-c"}]})
     assert options["names"] == ["tpu.googleapis.com", "storage.googleapis.com"]

@@ -27,6 +27,8 @@ QUEUE: dict[str, Any] = {
     "limits": {"chips": 64, "runs": 4},
     "submit_as": {"alice": ["lab"]},
     "secrets": {"alice": ["wandb"]},
+    "writers": ["user:alice@lab.example"],
+    "readers": ["group:lab@lab.example"],
 }
 
 
@@ -62,6 +64,8 @@ def test_what_is_right() -> None:
         ({"submit_as": {"alice": ["root"]}}, "fleet_queue.submit_as.alice[0] = 'root': belongs to"),
         ({"secrets": {"alice": ["aws"]}}, "fleet_queue.secrets.alice[0] = 'aws': is not a set of"),
         ({"cross_region": "yes"}, "fleet_queue.cross_region = 'yes': is not one of the choices"),
+        ({"writers": ["alice"]}, "fleet_queue.writers[0] = 'alice': gets no access to a bucket"),
+        ({"readers": ["allUsers"]}, "fleet_queue.readers[0] = 'allUsers': gets no access to a"),
         ({"slice": ["pair"]}, "fleet_queue.slice = ['pair']: is not a known key. Did you mean"),
     ],
 )
@@ -76,6 +80,7 @@ def test_as_data() -> None:
         *("lab-ckpt", "queue/", ("pair",), "jax", "lab", 0, False, 3600.0, 64, 4),
         {"alice": ("lab",)},
         {"alice": ("wandb",)},
+        {"writers": ("user:alice@lab.example",), "readers": ("group:lab@lab.example",)},
     )
     assert queue.address == "gs://lab-ckpt/queue"
     assert queue.users_of("alice") == ["alice", "lab"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -251,3 +252,60 @@ def test_a_bucket_that_is_used_before_its_deletion_stays(answer: Any, words: str
     with pytest.raises(TpuError, match=words):
         change.apply()
     assert storage.bucket is not None
+
+
+USED = replace(SPEC, writers=("user:alice@lab.example",))
+
+
+def used(storage: Storage, spec: BucketSpec = USED) -> tuple[list[str], list[str]]:
+    """Return what is done for a bucket that is used, and the warnings."""
+    applier = storage.applier(spec)
+    changes = applier.plan_used()
+    for change in changes:
+        change.apply()
+    return [change.kind for change in changes], applier.warnings
+
+
+def test_a_bucket_that_is_used_is_made_like_any_other() -> None:
+    storage = Storage()
+    assert used(storage) == (["create", "grant"], [])
+    members = {name for item in storage.policy["bindings"] for name in item["members"]}
+    assert members == {MEMBER, "user:alice@lab.example"}
+    assert used(storage) == ([], [])
+    assert storage.changing == ["POST", "PUT"]
+
+
+def test_a_bucket_that_is_used_keeps_its_settings_and_may_be_elsewhere() -> None:
+    storage = Storage(existing(labels={}, storageClass="NEARLINE", location="EUROPE-WEST4"))
+    assert used(storage) == (["grant"], [])
+    assert storage.changing == ["PUT"]
+
+
+@pytest.mark.parametrize(
+    ("storage", "refuses", "words"),
+    [
+        (Storage(existing(labels={"tpu-fleet": "speech"})), None, "bucket of the fleet speech"),
+        (Storage(elsewhere=error(403, "PERMISSION_DENIED")), None, "bucket of another project"),
+        (Storage(existing()), POLICY, "PERMISSION_DENIED"),
+        (Storage(existing()), LIST, "PERMISSION_DENIED"),
+    ],
+)
+def test_what_cannot_be_seen_of_it_is_a_warning_with_the_roles(
+    storage: Storage, refuses: str | None, words: str
+) -> None:
+    denied = error(403, "PERMISSION_DENIED", "PERMISSION_DENIED")
+    if refuses:
+        storage.first["GET", refuses] = lambda: denied
+    done, (warning,) = used(storage)
+    assert (done, storage.changing) == ([], [])
+    assert warning.startswith("name = 'lab': who has access to the bucket was neither seen nor")
+    assert words in warning
+    assert "user:alice@lab.example: roles/storage.objectUser and roles/storage.legacy" in warning
+
+
+def test_without_a_region_only_a_bucket_that_is_there_is_used() -> None:
+    nowhere = replace(USED, location="")
+    assert used(Storage(existing()), nowhere) == (["grant"], [])
+    with pytest.raises(Refused, match="there is no such bucket") as raised:
+        used(Storage(), nowhere)
+    assert "fleet_checkpoint_buckets" in raised.value.remedy

@@ -11,6 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._google.bucket_plan impo
     access_given,
     access_of,
     changes,
+    lacking,
     members_of,
     remarks,
     summary,
@@ -113,15 +114,29 @@ def test_each_account_gets_its_roles_and_nobody_loses_any() -> None:
             {"role": "roles/storage.admin", "members": [members["default"]]},
         ],
     }
-    after = with_access(before, members.values())
+    after = with_access(before, SPEC, members)
     assert after is not None
     assert after["etag"] == "x"
-    assert access_of(after, members) == access_given(access_of(before, members))
+    assert access_of(after, members) == access_given(access_of(before, members), SPEC)
     assert access_of(after, members)["default"] == [
         "roles/storage.admin", "roles/storage.legacyBucketReader", "roles/storage.objectUser",
     ]  # fmt: skip
     assert "user:b@lab.example" in after["bindings"][0]["members"]
-    assert with_access(after, members.values()) is None
+    assert with_access(after, SPEC, members) is None
+
+
+def test_people_get_what_they_need_and_no_more() -> None:
+    alice, bob = "user:alice@lab.example", "group:lab@lab.example"
+    spec = BucketSpec("lab", "us-central2", writers=(alice,), readers=(bob, alice))
+    members = members_of(spec, "42")
+    policy = with_access({"etag": "x"}, spec, members)
+    assert policy is not None
+    assert access_of(policy, members) == {
+        alice: ["roles/storage.legacyBucketReader", "roles/storage.objectUser"],
+        bob: ["roles/storage.legacyBucketReader", "roles/storage.objectViewer"],
+    }
+    assert lacking(policy, spec, "42") == {}
+    assert lacking({}, spec, "42") == access_of(policy, members)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +147,8 @@ def test_each_account_gets_its_roles_and_nobody_loses_any() -> None:
         (BucketSpec("lab", "us-central2", soft_delete=DAY), "soft_delete_duration = 1d"),
         (BucketSpec("lab", "us-central2", soft_delete=91 * DAY), "soft_delete_duration = 91d"),
         (BucketSpec("lab", "us-central2", accounts=("alice",)), "accounts: 'alice'"),
+        (BucketSpec("lab", "us-central2", writers=("alice@lab.example",)), "'alice@lab.example'"),
+        (BucketSpec("lab", "us-central2", readers=("allUsers",)), "'allUsers' is not what gets"),
         (BucketSpec("lab", "us-central2", owner="A b"), "The owner 'A b'"),
     ],
 )

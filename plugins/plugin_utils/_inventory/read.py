@@ -8,13 +8,15 @@ Only to read takes a third of a second of CPU, a playbook two before its first t
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ansible import constants
 from ansible.errors import AnsibleError
@@ -36,6 +38,21 @@ from .._roles.specs import ROLES
 from .._ssh.targets import Fleet, SshConfigError, target_by
 from .worker_list import Variable, groups_of, write_files
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_ansible = threading.RLock()
+
+
+def _alone(work: Callable[P, T]) -> Callable[P, T]:
+    """Let one thread at a time into Ansible: its loader of plugins works for one alone."""
+
+    @functools.wraps(work)
+    def waiting(*args: P.args, **more: P.kwargs) -> T:
+        with _ansible:
+            return work(*args, **more)
+
+    return waiting
+
 
 class InventoryError(RuntimeError):
     """An inventory or a variable that cannot be read; the message is Ansible's."""
@@ -51,6 +68,7 @@ class Inventory:
     sources: Sequence[str]
 
     @classmethod
+    @_alone
     def read(cls, sources: Sequence[str], folder: Path, fresh: bool = False) -> Inventory:
         """Read the sources of an inventory, as from a folder; if fresh, not from a cache."""
         _find_plugins()
@@ -70,6 +88,7 @@ class Inventory:
         return cls(loader, hosts, VariableManager(loader=loader, inventory=hosts), sources)
 
     @classmethod
+    @_alone
     def read_again(cls, sources: Sequence[str], loader: DataLoader) -> Inventory:
         """Read the sources as they are now, in a process of Ansible, with its loader."""
         try:
@@ -84,10 +103,12 @@ class Inventory:
             for host in self._in(group):
                 yield host.name, host.vars
 
+    @_alone
     def fleet(self) -> Fleet:
         """Return the usable workers, and how ssh reaches them."""
         return self._fleet(self._usable())
 
+    @_alone
     def write_files(self) -> tuple[Path, Fleet]:
         """Write the ssh configuration and the list of workers; return its path and the workers."""
         variables, template = self._of_controller()
@@ -98,11 +119,13 @@ class Inventory:
         except (AnsibleError, OSError, ValueError) as error:
             raise InventoryError(str(error)) from error
 
+    @_alone
     def key_file(self) -> Path:
         """Return the private key with which workers are logged in to."""
         variables, template = self._of_controller()
         return Path(str(template(variables.get("fleet_ssh_private_key_file", "")))).expanduser()
 
+    @_alone
     def watched(self) -> dict[str, Any]:
         """Return what the watcher needs of the fleet file, after a check of all of it."""
         variables, template = self._of_controller()
@@ -119,6 +142,7 @@ class Inventory:
         found = self._hosts.get_host(host)
         return found.vars.get(name) if found else None
 
+    @_alone
     def params(self, documentation: str, declared: Mapping[str, str]) -> dict[str, Any]:
         """Return the options of a module that the fleet file says, with the module's defaults.
 
@@ -130,6 +154,7 @@ class Inventory:
         except AnsibleError as error:
             raise InventoryError(str(error)) from error
 
+    @_alone
     def said(self, name: str, otherwise: Any = None) -> Any:
         """Return what the fleet file says under a variable."""
         variables, template = self._of_controller()
@@ -139,6 +164,7 @@ class Inventory:
             raise InventoryError(str(error)) from error
         return otherwise if found is None else found
 
+    @_alone
     def of_role(self, host: str, role: str, text: str, **more: Any) -> Any:
         """Return what a template means where a role is applied to a host.
 
@@ -159,6 +185,7 @@ class Inventory:
         except AnsibleError as error:
             raise InventoryError(str(error)) from error
 
+    @_alone
     def of_play(self, file: str) -> dict[str, Any]:
         """Return the variables that playbooks of this collection read from one of their files."""
         return self._file(ROLES.parent / "playbooks" / "vars" / file)
@@ -168,6 +195,7 @@ class Inventory:
             return {}
         return dict(self._loader.load_from_file(str(path), trusted_as_template=True) or {})
 
+    @_alone
     def planned(self) -> dict[str, Any]:
         """Return the options of the module fleet that the fleet file says."""
         variables, template = self._of_controller()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,10 @@ class Kept:
 
 @dataclass
 class Archives:
-    """Lists each archive once; the fleet file is read when the first is asked for."""
+    """Lists each archive once; the fleet file is read when the first is asked for.
+
+    Several threads may ask: the first one reads, and the others wait for it.
+    """
 
     read: Callable[[], Inventory] = read_inventory
     elsewhere: Callable[[str], str] = lambda _run: ""
@@ -37,13 +41,15 @@ class Archives:
     _inventory: list[Inventory] = field(default_factory=list)
     _addresses: dict[str, str] = field(default_factory=dict)
     _kept: dict[str, Kept | None] = field(default_factory=dict)
+    _one: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def inventory(self) -> Inventory:
         """Return the inventory; raises PlayError."""
-        if not self._inventory:
-            self._inventory.append(self.read())
-        return self._inventory[0]
+        with self._one:
+            if not self._inventory:
+                self._inventory.append(self.read())
+            return self._inventory[0]
 
     def said(self, name: str, otherwise: Any = None) -> Any:
         """Return what the fleet file says under a variable; raises PlayError."""
@@ -73,10 +79,11 @@ class Archives:
 
         Raises PlayError and TpuError.
         """
-        if run not in self._kept:
-            address = self.addresses().get(run) or self.elsewhere(run)
-            self._kept[run] = self._listed(run, address)
-        return self._kept[run]
+        with self._one:
+            if run not in self._kept:
+                address = self.addresses().get(run) or self.elsewhere(run)
+                self._kept[run] = self._listed(run, address)
+            return self._kept[run]
 
     def _listed(self, run: str, address: str) -> Kept | None:
         from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis

@@ -512,9 +512,8 @@ def test_another_place_must_be_told_for_each(module: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", ["bad_gateway", "drop"])
-@pytest.mark.parametrize("after", [False, True])
-def test_a_lost_answer_is_settled(cloud: Emulator, module: Any, fault: str, after: bool) -> None:
-    options = {"after": True} if after else {}
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_answer_is_settled(cloud: Emulator, module: Any, fault: str, when: str) -> None:
     for name, args in (
         ("disk", {**DISK, "size": "20GiB"}),
         ("firewall_rule", MOSH),
@@ -522,7 +521,7 @@ def test_a_lost_answer_is_settled(cloud: Emulator, module: Any, fault: str, afte
         ("service_account", {}),
         ("bucket", BUCKET),
     ):
-        cloud.fault(fault, match={"method": "POST"}, count=1, **options)
+        cloud.fault(fault, match={"method": "POST"}, count=1, when=when)
         first, again = (module(name, args) for _ in range(2))
         assert (first.get("changed"), again.get("changed")) == (True, False), (name, first, again)
 

@@ -366,7 +366,7 @@ PASSING: list[tuple[str, dict[str, Any]]] = [
     ("rate_limit", {"count": 2}),
     ("busy", {"count": 1}),
     ("drop", {"count": 2}),
-    ("drop", {"count": 2, "options": {"after": True}}),
+    ("drop", {"count": 2, "when": "after"}),
     ("reset", {"count": 2}),
     ("not_found_after_create", {"count": 2}),
     ("stuck_operation", {}),
@@ -395,7 +395,7 @@ def test_answer_that_is_lost_after_the_work_was_done(
 ) -> None:
     if method == "DELETE":
         module("queued_resource", QUEUED)
-    cloud.fault("drop", count=1, match={"method": method}, options={"after": True})
+    cloud.fault("drop", count=1, match={"method": method}, when="after")
     state = "present" if method == "POST" else "absent"
     result = module("queued_resource", {**QUEUED, "state": state, "force": True})
     assert result["changed"], result

@@ -172,7 +172,7 @@ PASSING: list[tuple[str, dict[str, Any]]] = [
     ("rate_limit", {"count": 2}),
     ("busy", {"count": 1}),
     ("drop", {"count": 2}),
-    ("drop", {"count": 2, "options": {"after": True}}),
+    ("drop", {"count": 2, "when": "after"}),
     ("not_found_after_create", {"count": 2}),
     ("stuck_operation", {}),
     ("project_number", {}),
@@ -203,7 +203,7 @@ def test_answer_that_is_lost_after_the_work_was_done(cloud: Emulator, method: st
     }
     if method == "delete":
         client.nodes.wait_ready(cloud.zone, "n", client.nodes.create(cloud.zone, "n", body))
-    cloud.fault("drop", count=1, options={"after": True})
+    cloud.fault("drop", count=1, when="after")
     if method == "create":
         client.nodes.wait_ready(cloud.zone, "n", client.nodes.create(cloud.zone, "n", body))
         with pytest.raises(_errors.AlreadyExists):

@@ -20,7 +20,6 @@ from ..model.shared.records import NodeRecord
 from . import control_queue
 
 _TAKEN = {"preempt": "PREEMPTED", "terminate": "TERMINATED"}
-_WORDS = ("True", "False", "true", "false")
 _NODE = re.compile(r"nodes/(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/:]+):(?P<verb>[a-z-]+)")
 
 
@@ -182,11 +181,12 @@ def _fault(now: float, asked: dict[str, Any]) -> Fault:
     rest = {key: value for key, value in asked.items() if key not in (*known, "options")}
     own = OPTIONS.get(str(asked.get("kind")), ())
     given["since"], lasts = now, rest.pop("lasts", None)
-    # Some kinds have their own option `seconds`, and `drop` has an option `after`.
+    # Some kinds have their own option `seconds`.
     if "seconds" in rest and "seconds" not in own:
         lasts = rest.pop("seconds")
-    if "after" in rest and not ("after" in own and str(rest["after"]) in _WORDS):
-        given["since"] += float(rest.pop("after"))
+    if isinstance(rest.get("after"), bool):
+        raise ValueError("after has the seconds until a fault begins; when: after is what you want")
+    given["since"] += float(rest.pop("after", 0))
     if lasts is not None:
         given["until"] = given["since"] + float(lasts)
     for key in given.get("match", {}):

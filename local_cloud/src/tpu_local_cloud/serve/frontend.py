@@ -158,21 +158,29 @@ class FrontEnd:
         drop = faults.hit("drop", now, **where) if where else None
         if drop and not _after_the_work(drop):
             return Reply(0, b"", cut="drop")
-        if where and faults.hit("bad_gateway", now, **where):
-            page = errors.BAD_GATEWAY.encode()
-            return Reply(502, page, self._headers("text/html; charset=UTF-8"))
+        gateway = faults.hit("bad_gateway", now, **where) if where else None
+        if gateway and not _after_the_work(gateway):
+            return self._bad_gateway()
         if where and token and self._expired(token, now - begun, where):
             refused = errors.unauthenticated()
             return self._say(refused.http, refused.body(), refused.headers)
         reset = faults.hit("reset", now, **where) if where else None
         slow = faults.hit("slow", now, **where) if where else None
         reply = answered()
+        if gateway:
+            if reply.content is not None:
+                reply.content.file.close()
+            reply = self._bad_gateway()
         if slow:
             reply.pause = self.cloud.clock.real_seconds(float(slow.options.get("seconds", 10)))
         reply.cut = "drop" if drop else "reset" if reset else ""
         if reply.cut:
             reply.again = None
         return reply
+
+    def _bad_gateway(self) -> Reply:
+        page = errors.BAD_GATEWAY.encode()
+        return Reply(502, page, self._headers("text/html; charset=UTF-8"))
 
     def too_large(self) -> Reply:
         """Answer a request whose body is too large to be read."""
@@ -348,11 +356,9 @@ def _missing(method: str, path: str) -> tuple[int, dict[str, Any] | Page, dict[s
     return refused.http, refused.body(), {}
 
 
-def _after_the_work(drop: Fault) -> bool:
-    """Return whether to close a connection only after the work is done."""
-    if "when" in drop.options:
-        return bool(drop.options["when"] == "after")
-    return str(drop.options.get("after", "")).lower() == "true"
+def _after_the_work(lost: Fault) -> bool:
+    """Return whether an answer is lost only after the work is done."""
+    return bool(lost.options.get("when") == "after")
 
 
 def _unknown(

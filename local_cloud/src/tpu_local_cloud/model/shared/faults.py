@@ -31,7 +31,7 @@ KINDS = {
     "or for this token",
     "unavailable": "503",
     "internal": "500",
-    "bad_gateway": "502 with a body of HTML",
+    "bad_gateway": "502 with a body of HTML (when: before or after the work is done)",
     "drop": "the connection is closed without an answer (when: before or after the work is done)",
     "reset": "the connection is reset in the middle of the answer, after the work is done",
     "slow": "the answer takes so many seconds of the cloud's time",
@@ -65,7 +65,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "location_denied": ("wording",),
     "queue_denied": ("wording",),
     "token_expired": ("older_than", "token"),
-    "drop": ("when", "after"),
+    "bad_gateway": ("when",),
+    "drop": ("when",),
     "object_rate": ("seconds",),
     "slow": ("seconds",),
     "invisible": ("seconds",),
@@ -76,6 +77,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "guest_attributes_partial": ("workers", "keys"),
     "unknown_fields": ("state", "health"),
 }
+WHEN = ("before", "after")
+"""Whether an answer is lost before the work is done, as where none says so, or after it."""
 # Properties that identify a place. A method is a name such as nodes.create, or HTTP's such as POST.
 PLACES = (
     "accelerator_type",
@@ -241,6 +244,9 @@ def _check(fault: Fault) -> None:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ValueError(f"the fault {fault.kind} has no option {name!r}; {has}")
+    when = fault.options.get("when", WHEN[0])
+    if when not in WHEN:
+        raise ValueError(f"when {when!r} is none of {', '.join(WHEN)}")
     status = fault.options.get("status", RESERVATION_STATUSES[0])
     if status not in RESERVATION_STATUSES:
         raise ValueError(f"status {status!r} is none of {', '.join(RESERVATION_STATUSES)}")

@@ -116,6 +116,28 @@ def test_a_slice_that_is_created_again_ends_the_old_ones_program(gang: Make, lab
         worker.wait_running(attempt=3)
 
 
+def test_a_slice_that_was_told_to_stop_is_not_waited_for(gang: Make, lab: Objects) -> None:
+    old = list(gang(FOR_EVER, **given(lab)))
+    for worker in old:
+        worker.up()
+    for worker in old:
+        worker.wait_running(attempt=1)
+    for worker in old:
+        worker.send(signal.SIGTERM)
+    harness.wait_until(lambda: mark_of(lab)["ended"], "the word that it has ended")
+    assert not any(harness.alive(worker.status()["pid"]) for worker in old)
+    new = gang(FOR_EVER, workers=1, folder="new", **given(lab))[-1]
+    new.up()
+    new.wait_running(attempt=2)
+    # One that waits puts its name there twice.
+    assert (writes(lab), mark_of(lab)["ended"]) == (3, False)
+    new.stop()
+    # The next attempt of the same slice writes its own number.
+    new.up()
+    new.wait_running(attempt=3)
+    assert (mark_of(lab)["attempt"], mark_of(lab)["ended"]) == (3, False)
+
+
 # In CI tests/worlds/property/test_writers.py freezes machines, test_bucket_guard.py a process.
 @pytest.mark.night
 @pytest.mark.parametrize("kind", ["the leader", "another worker"])

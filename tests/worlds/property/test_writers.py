@@ -20,7 +20,8 @@ from run_agent.act import (  # isort: skip
     preparation,
     restore_search,
 )
-from run_agent.decide import checkpoints, fence, status  # isort: skip
+from run_agent.decide import checkpoints, fence, reports, status  # isort: skip
+from run_agent.decide.run_states import RUNNING  # isort: skip
 
 PARTS = 2
 LIVES = max(PARTS, int(os.environ["TPU_FLEET_PROPERTY_RUNS"]) // 16)
@@ -103,6 +104,21 @@ def share_one_folder_with_others(patch: pytest.MonkeyPatch) -> None:
     overlook_who_has_the_fence(patch)
 
 
+def release_what_others_still_run(patch: pytest.MonkeyPatch) -> None:
+    def all_ended(gang: Any, seen: Any, _policy: Any) -> bool:
+        return gang.phase != RUNNING and gang.attempt > 0 and seen[0][0].idle
+
+    patch.setattr(reports, "all_ended", all_ended)
+
+
+def release_what_another_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        fence,
+        "released",
+        lambda found, _owner, _attempt: found and replace(found, ended=True, reserved=False),
+    )
+
+
 def clear_up_as_an_agent(patch: pytest.MonkeyPatch) -> None:
     real = fence_object.FenceObject.read_once
 
@@ -115,20 +131,23 @@ def clear_up_as_an_agent(patch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN: list[tuple[Break, str, int]] = [
-    (write_over_any, "the fence went from", 2),
+    (write_over_any, "the fence went from", 5),
     (start_without_a_look, "was decided by", 1),
     (share_one_folder_with_others, "is whole and mixed", 18),
-    (share_one_folder, "which was whole", 22),
+    (share_one_folder, "which was whole", 62),
     (start_without_a_look, "although the fence names it not", 1),
     (overlook_who_has_the_fence, "runs on", 1),
     (wait_for_none, "after a later one had begun", 3),
     (hold_none, "after a later one had begun", 39),
-    (trust_worker_0_for_long, "after a later one had begun", 5),
+    (trust_worker_0_for_long, "after a later one had begun", 6),
     (take_nothing_over, "the run does not go on", 1),
-    (come_again_after_a_restart, "came again", 49),
+    (come_again_after_a_restart, "came again", 72),
     (begin_from_nothing, "lost attempt", 2),
     (give_a_start_up_too_early, "was counted of none", 1),
-    (delete_what_is_written, "was deleted as a leftover", 8),
+    (delete_what_is_written, "was deleted as a leftover", 10),
+    (release_what_others_still_run, "after a later one had begun", 56),
+    (release_what_others_still_run, "is said to have ended, and it runs", 6),
+    (release_what_another_has, "is said to have ended, and it runs", 15),
     (clear_up_as_an_agent, "an agent deleted", 1),
 ]
 

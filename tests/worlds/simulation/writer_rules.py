@@ -75,7 +75,7 @@ class Rules:
 
     # What agents do -----------------------------------------------------------------------------
 
-    def agent_wrote(self, name: str, data: bytes) -> None:
+    def agent_wrote(self, name: str, data: bytes, programs: list[Any]) -> None:
         """Take in an object that an agent has written, which may be the fence alone."""
         mark = Mark.from_json(json.loads(data)) if name == self._name else None
         if mark is None:
@@ -86,8 +86,15 @@ class Rules:
             before.attempt, before.owner if mark.owner != before.owner else "",
         ):  # fmt: skip
             self.broke(f"the fence went from {before} to {mark}")
+        key = (mark.attempt, mark.owner)
+        if before.ended and key == (before.attempt, before.owner):
+            self.broke(f"attempt {mark.attempt} had ended, and the fence names it again")
+        if mark.ended and any((one.attempt, one.owner) == key for one in programs):
+            self.broke(f"attempt {mark.attempt} is said to have ended, and it runs")
         self.marks.append((self._clockwork.now, mark))
-        self.note(f"fence   {mark.attempt} {mark.owner} {mark.where} {mark.reserved=}")
+        self.note(
+            f"fence   {mark.attempt} {mark.owner} {mark.where} {mark.reserved=} {mark.ended=}"
+        )
 
     def searched_from(self, claim: dict[str, Any] | None) -> None:
         """Note when the search for the last whole checkpoint begins that a claim may write."""

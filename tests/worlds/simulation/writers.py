@@ -72,7 +72,7 @@ class Objects(object_server.Objects):
         """Write an object for an agent; a program's come by `put`."""
         done = super().upload(query, data)
         if done[0] == 200:
-            self._world.rules.agent_wrote(query["name"], data)
+            self._world.rules.agent_wrote(query["name"], data, self._world.programs())
         return done
 
     def answer(
@@ -274,6 +274,7 @@ class Machine(Host):
         self.parents: dict[int, Task] = {}
         self.leader: gang_leader.Leader | None = None
         self.agent_task: Task | None = None
+        self.leaving = False
         self.away_until = -1.0
         self.cut_off_until = -1.0
         self.trouble = ""
@@ -293,6 +294,7 @@ class Machine(Host):
     def start_agent(self) -> None:
         """Begin the agent, beside whatever runs."""
         self.leader = None
+        self.leaving = False
         self.agent_task = self.world.clockwork.spawn(self, self._agent)
 
     @property
@@ -330,8 +332,8 @@ class Machine(Host):
             elif self.programs:
                 self.kill_programs()  # those of an agent that lost its memory
             phase = leader.gang.phase if leader else order.phase if order else ""
-            blocked = ""
-            if memory.program != "running" and phase in (GATHERING, ""):
+            blocked, leaving = "", self.leaving
+            if memory.program != "running" and phase in (GATHERING, "") and not leaving:
                 blocked = ready.obstacle(leader.gang if leader else None)
             # An agent that was ended before it saw its name may come again.
             world.rules.named.setdefault(ready.named, world.clockwork.now)
@@ -345,6 +347,7 @@ class Machine(Host):
                 exit_code=memory.exit_code,
                 signal=memory.signal,
                 cause=memory.cause,
+                leaving=leaving,
                 sent=sent,
                 heard=order.token if order else "",
                 blocked=blocked,
@@ -363,6 +366,7 @@ class Machine(Host):
                 silence=clock.monotonic() - answered,
                 stopping_for=None if signalled is None else clock.monotonic() - signalled,
                 ended=memory.ended,
+                leaving=leaving,
             )
             todo = member.decide(order, local, LOST, GRACE)
             if todo == member.START and order is not None:
@@ -380,7 +384,20 @@ class Machine(Host):
                     self.kill_programs()
             memory = status.remember(memory, order, DEFINITION)
             self.disk["status"] = {**asdict(memory), "definition": DEFINITION}
+            if todo == member.EXIT:
+                self._leave(ready)
+                return
             clock.sleep(TICK)
+
+    def _leave(self, ready: preparation.Preparation) -> None:
+        """Do what the agent does last."""
+        if self.leader is not None:
+            if self.config.workers > 1:
+                self.world.time.sleep(2.0)
+            gang = self.leader.ended()
+            if gang is not None and not self.programs:
+                ready.release(gang, 5.0)
+        self.leader = None
 
     def _look_at_program(self, memory: status.Memory, age: float) -> status.Seen:
         def started(parent: int) -> int | None:
@@ -642,7 +659,7 @@ class World:
         deeds: dict[Callable[[], None], int] = {
             self._preempt: 4, self._stand_still: 4, self._take_bucket_away: 4, self._cut_off: 2,
             self._reboot: 1, self._restart_agent: 3, self._crash: 2, self._jump: 2,
-            self._take_back: 2, self._clean_up: 1,
+            self._take_back: 2, self._clean_up: 1, self._shut_down: 4, self._stop_agent: 2,
         }  # fmt: skip
         while not self.is_calm:
             self.clockwork.sleep(self.chance.expovariate(1 / 20))
@@ -675,6 +692,30 @@ class World:
         for _twin in range(chance.choice([1, 1, 1, 2])):
             if not self.is_calm:
                 self._later(chance.choice([1.0, 1.0, 5.0, 30.0]), self._create)
+
+    def _shut_down(self) -> None:
+        """Take the slice back with notice: its machines are told to stop, and are gone later."""
+        lost = self.slices[-1]
+        self.rules.note(f"notice  {lost.number}")
+        for machine in lost.machines:
+            machine.leaving = True
+            self._later(self.chance.uniform(2.0, 60.0), machine_deed(machine, self._remove))
+        for _twin in range(self.chance.choice([1, 1, 1, 2])):
+            self._later(self.chance.choice([1.0, 5.0, 10.0, 30.0]), self._create)
+
+    def _stop_agent(self) -> None:
+        """Tell one agent to stop, with its program; it comes back, unless its machine goes."""
+        machine = self._one()
+        if machine is None:
+            return
+        self.rules.note(f"stop    {machine.name}")
+        machine.leaving = True
+
+        def again() -> None:
+            if machine.is_up() and machine.leaving:
+                self._start_agent(machine)
+
+        self._later(self.chance.uniform(3.0, 60.0), again)
 
     def _remove(self, machine: Machine) -> None:
         if machine.is_there:
@@ -737,6 +778,9 @@ class World:
         machine = self._one()
         if machine is None or not machine.is_up():
             return
+        self._start_agent(machine)
+
+    def _start_agent(self, machine: Machine) -> None:
         self.rules.note(f"agent   {machine.name} restarts")
         if machine.agent_task is not None:
             machine.agent_task.end()
@@ -771,7 +815,7 @@ class World:
         things = [one for one in found if one is not None and not checkpoints.is_fence(one.name)]
         units = checkpoints.units_of(things)
         for unit in checkpoints.leftovers(checkpoints.judged(units)):
-            self.rules.deletes(f"lm/{unit.name}", self._programs())
+            self.rules.deletes(f"lm/{unit.name}", self.programs())
             for name in [n for n in self.objects.items if n.startswith(f"lm/{unit.name}/")]:
                 del self.objects.items[name]
                 self._written.pop(name, None)
@@ -788,6 +832,8 @@ class World:
                 self._remove(machine)
         for machine in self.machines():
             self.clockwork.thaw(machine)
+            if machine.leaving:
+                self._start_agent(machine)
             machine.away_until = machine.cut_off_until = -1.0
         self.rules.note("calm")
 
@@ -813,10 +859,11 @@ class World:
     def _look(self) -> None:
         while True:
             self.clockwork.sleep(2.0)
-            for one in self._programs():
+            for one in self.programs():
                 self.rules.look_at(one)
 
-    def _programs(self) -> list[Program]:
+    def programs(self) -> list[Program]:
+        """Return all that run."""
         return [one for machine in self.machines() for one in machine.programs.values()]
 
     # The network --------------------------------------------------------------------------------

@@ -174,7 +174,8 @@ _notice = click.option(
     type=click.FloatRange(0),
     default=0.0,
     metavar="SECONDS",
-    help="Announce it in the machines' metadata for so long before.",
+    help="Announce it for so long before: in the machines' metadata, and by their power buttons. "
+    "They are removed when they are off, or this time is over.",
 )
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .base import DataDisk, MachineBackend, MachineError, MachineSpec
+from .base import SHUTDOWN_LIMIT, DataDisk, MachineBackend, MachineError, MachineSpec
 from .none import NoMachines
 
 __all__ = [
     "BACKENDS",
+    "SHUTDOWN_LIMIT",
     "DataDisk",
     "MachineBackend",
     "MachineError",

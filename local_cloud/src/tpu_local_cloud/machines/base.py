@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from typing import Literal, Protocol
 
+SHUTDOWN_LIMIT = 30.0
+"""Seconds after which a machine that shuts down is killed, as Google does."""
 PowerStatus = Literal["running", "stopped", "gone"]
 
 
@@ -79,8 +81,8 @@ class MachineBackend(Protocol):
     def delete(self, machine_id: str) -> None:
         """Remove the machine with its disk immediately, as preemption does."""
 
-    def power_off(self, machine_id: str) -> None:
-        """Shut the machine down; its disk stays."""
+    def power_off(self, machine_id: str, seconds: float = SHUTDOWN_LIMIT) -> None:
+        """Shut the machine down, or kill it after so many seconds; its disk stays."""
 
     def power_on(self, spec: MachineSpec) -> None:
         """Boot a stopped machine from its disk; return when it answers on its SSH port."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import delay, image, kernel, small_agent, sysctls
-from .base import AddressPool, MachineError, MachineSpec, PowerStatus
+from .base import SHUTDOWN_LIMIT, AddressPool, MachineError, MachineSpec, PowerStatus
 from .disks import REFRESH, DataDisks
 from .engine import MACHINE_FLAGS, Engine
 from .helpers import stop_helper
@@ -38,7 +38,6 @@ from .small import METADATA_KEY, SmallMachines, end_all, refuse_disks
 
 BOOT_LIMIT = 90.0
 SHARE = "/mnt/share"
-SHUTDOWN_LIMIT = 30.0
 # Marks an image that is kept without any cloud.
 _PREPARED = "prepared"
 
@@ -265,14 +264,14 @@ class ContainerMachines:
         self._wiring.unplug(machine_id, internal_ip)
         self._disks.release(machine_id)
 
-    def power_off(self, machine_id: str) -> None:
-        """Shut the machine down; its disk stays."""
+    def power_off(self, machine_id: str, seconds: float = SHUTDOWN_LIMIT) -> None:
+        """Shut the machine down, or kill it after so many seconds; its disk stays."""
         with locked(self._layout.lock_file(machine_id)):
             record = self._existing(machine_id)
             write_json(self._layout.record(machine_id), {**record, "power": "off"})
             self._unroute(record)
             if self._alive(machine_id):
-                self._shut_down(machine_id, "RTMIN+4")
+                self._shut_down(machine_id, "RTMIN+4", seconds)
 
     def power_on(self, spec: MachineSpec) -> None:
         """Boot a stopped machine from its disk; return when it answers on its SSH port."""
@@ -390,7 +389,9 @@ class ContainerMachines:
     def _living(self, machine_id: str) -> int | None:
         return machine_pid(self._layout, machine_id) if self._alive(machine_id) else None
 
-    def _shut_down(self, machine_id: str, signal_name: str) -> None:
+    def _shut_down(
+        self, machine_id: str, signal_name: str, seconds: float = SHUTDOWN_LIMIT
+    ) -> None:
         """Ask systemd to shut down; kill the machine if that takes too long."""
         if self._existing(machine_id).get("small"):
             self._small.end(machine_id, machine_pid(self._layout, machine_id))
@@ -400,7 +401,7 @@ class ContainerMachines:
                 kernel.press_power_button(self._layout, machine_id)
             else:
                 self._engine.podman("kill", f"--signal={signal_name}", machine_id)
-        if not wait_for(lambda: not self._alive(machine_id), SHUTDOWN_LIMIT):
+        if not wait_for(lambda: not self._alive(machine_id), seconds):
             self._engine.podman("kill", "--signal=KILL", machine_id)
         self._engine.podman("wait", machine_id)
 

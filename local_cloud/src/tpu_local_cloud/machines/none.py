@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import AddressPool, MachineError, MachineSpec, PowerStatus
+from .base import SHUTDOWN_LIMIT, AddressPool, MachineError, MachineSpec, PowerStatus
 
 
 class NoMachines:
@@ -40,7 +40,7 @@ class NoMachines:
         """Forget the machine."""
         self._power.pop(machine_id, None)
 
-    def power_off(self, machine_id: str) -> None:
+    def power_off(self, machine_id: str, seconds: float = SHUTDOWN_LIMIT) -> None:
         """Note the machine as stopped."""
         self._power[machine_id] = "stopped"
 

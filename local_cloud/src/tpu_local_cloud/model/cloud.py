@@ -315,7 +315,8 @@ class Cloud(Ledger):
     def preempt(self, zone: str, name: str, state: str = "PREEMPTED", notice: float = 0.0) -> None:
         """Preempt a node in any state: its machines are removed, the node stays to be deleted.
 
-        With notice, the machines' metadata announce it for so many seconds before.
+        With notice, the machines' metadata announce it for so many seconds before, and their power
+        buttons are pressed; they are removed when all are off, or those seconds are over.
         """
         node, workers = self.machines_at(zone, name)
         if state not in maintenance.TAKEN:
@@ -323,8 +324,10 @@ class Cloud(Ledger):
         if notice:
             with self.lock, caused_by("service"):
                 self.change(node, preempted=True)
-                due = self.clock.now() + notice
-                self.plan("notice_over", node, due, state=state, workers=workers)
+                until = self.clock.now() + notice
+                # What has no operating system is not off before.
+                due = until if self.backend.name == "none" else self.clock.now()
+                self.plan("notice_over", node, due, state=state, workers=workers, until=until)
         elif node.api == "compute":
             self.compute.preempt(node, workers, True if state == "TERMINATED" else None)
         else:
@@ -441,6 +444,8 @@ class Cloud(Ledger):
                 self.finish(task)
                 return
             if task.kind == "notice_over" and node.api == "compute":
+                if not maintenance.shuts_down(self, task, node):
+                    return
                 self.finish(task)
                 stop = True if task.options["state"] == "TERMINATED" else None
                 self.compute.preempt(node, task.options["workers"], stop)

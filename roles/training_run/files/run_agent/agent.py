@@ -177,6 +177,7 @@ class Agent:
                 self.archive.finish()
                 if self.server is not None:
                     time.sleep(min(tick * 2, 2.0))  # the peers get the last report
+                self.readiness.release()  # last, as peers may have ended meanwhile
                 return False
             if self.reloading:
                 return True

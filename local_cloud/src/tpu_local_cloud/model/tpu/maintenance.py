@@ -5,9 +5,12 @@ Callers hold the cloud's lock, except for work on machines.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from ... import errors
+from ...machines import SHUTDOWN_LIMIT, MachineError
 from ...tables._schema.accelerators import parse
 from ..shared.history import caused_by
 from ..shared.ledger import Ledger
@@ -112,7 +115,28 @@ def window(ledger: Ledger, task: Task, node: NodeRecord) -> None:
             ledger.change(node, maintenance={})
 
 
+def shuts_down(ledger: Ledger, task: Task, node: NodeRecord) -> bool:
+    """Shut the machines of a preemption down; return whether it is still to be carried out.
+
+    The machines have as long as the notice lasts, and at most as long as Google gives them.
+    """
+    left = ledger.clock.real_seconds(task.options["until"] - ledger.clock.now())
+    seconds = min(SHUTDOWN_LIMIT, max(0.0, left))
+    ids = [node.machines[worker]["machine_id"] for worker in task.options["workers"]]
+
+    def end(machine_id: str) -> None:
+        with suppress(MachineError):  # one that is not there yet
+            ledger.backend.power_off(machine_id, seconds)
+
+    if ledger.backend.name != "none":
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(end, ids))
+    return task.id in ledger.tasks
+
+
 def notice_over(ledger: Ledger, task: Task, node: NodeRecord) -> None:
     """Preempt a node after its notice."""
+    if not shuts_down(ledger, task, node):
+        return
     ledger.finish(task)
     take_back(ledger, node, task.options["state"])

@@ -32,14 +32,21 @@ def main(words: list[str]) -> int:
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Look at the object, and claim it if asked to; return its `mark`, or an `error`."""
+    """Look at the object, claim or release it if asked to; return its `mark`, or an `error`."""
     told: dict[str, Any] = {"mark": None, "error": ""}
     try:
-        mark = claim_as_asked(asked) if asked["claim"] else FenceObject(asked["place"]).read()
+        mark = _as_asked(asked)
         told["mark"] = mark and asdict(mark)
     except CannotLook as trouble:
         told["error"] = one_line(f"the fence {shown(asked['place'])}: {trouble}")
     return told
+
+
+def _as_asked(asked: dict[str, Any]) -> Mark | None:
+    fence_object, ended = FenceObject(asked["place"]), asked.get("ended")
+    if ended:
+        return fence_object.release(ended["owner"], ended["attempt"])
+    return claim_as_asked(asked) if asked["claim"] else fence_object.read()
 
 
 def claim_as_asked(asked: dict[str, Any]) -> Mark | None:
@@ -104,6 +111,19 @@ class FenceObject:
                 raise
             return there
         return wanted if won else self.read()
+
+    def release(self, owner: str, attempt: int) -> Mark | None:
+        """Have the object say that an attempt has ended, if it names it; return what it says then.
+
+        Not tried again, as the machine may go: an heir waits where it is not written.
+        """
+        found, generation = self._read()
+        ended = fence.released(found, owner, attempt)
+        if ended is None:
+            return found
+        ended = replace(ended, at=time.time())
+        data = (json.dumps(asdict(ended)) + "\n").encode()
+        return ended if self._write(data, generation) else self._read()[0]
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         for _ in range(_TRIES - 1):

@@ -95,6 +95,21 @@ class Preparation:
             self._look.forget()
         self.elsewhere = self.low = ""
 
+    def release(self, gang: Gang, seconds: float) -> None:
+        """Have the object of the fence say that the gang's attempt has ended, so none waits for it.
+
+        Waits so many seconds for a look that is being done, and for the answer.
+        """
+        if self._look is None or not self._object:
+            return
+        until = time.monotonic() + seconds
+        self._look.forget()
+        self._look.answer(seconds)
+        self._look.begin(
+            {**self._asked, "claim": None, "ended": {"owner": gang.owner, "attempt": gang.attempt}}
+        )
+        self._look.answer(max(0.0, until - time.monotonic()))
+
     def builds(self) -> dict[str, str]:
         """Return what a start would take."""
         try:

@@ -17,6 +17,7 @@ from .preparation import Preparation
 from .turns import Turns
 
 _LOOKS = 5  # ticks between two looks at what is expensive to look at
+_RELEASE, _PAUSE = 5.0, 0.05  # seconds: for a release of the fence, between looks at its processes
 
 
 def marked(config: Config) -> set[int]:
@@ -38,6 +39,9 @@ class Leads(Protocol):
 
     def stuck(self) -> bool:
         """Say whether the gang could not start, for long by now, even if it were its turn."""
+
+    def ended(self) -> Gang | None:
+        """Return the gang, if its last attempt is over on all workers."""
 
 
 class Readiness:
@@ -151,6 +155,17 @@ class Readiness:
         """Let the next run have the TPU, until this one is started again."""
         if self._turns:
             self._turns.leave(for_good=False)
+
+    def release(self) -> None:
+        """Let an heir begin at once, where nothing of the gang's last attempt is alive any more."""
+        until = time.monotonic() + _RELEASE
+        gang = self._leader.ended() if self._leader else None
+        while gang is not None and marked(self._config) - {os.getpid()}:
+            if time.monotonic() > until:
+                return
+            time.sleep(_PAUSE)
+        if gang is not None:
+            self._preparation.release(gang, until - time.monotonic())
 
     def for_report(self) -> dict[str, Any]:
         """Return what the leader is to know."""

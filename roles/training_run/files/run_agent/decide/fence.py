@@ -7,7 +7,9 @@ has seen it and ended its program.
 
 On a disk or NFS the mark is a file, which the program's parent writes when an attempt begins. In a
 bucket it is an object, which the leader writes before that, over the very generation that it has
-read: of two leaders one succeeds, and no attempt begins that the object does not name.
+read: of two leaders one succeeds, and no attempt begins that the object does not name. A leader
+that is told to stop writes there that its attempt has ended on all workers. Then an heir need not
+wait; its own gang, if it comes back, begins the next attempt and never this one.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Mark:
     at: float = 0.0
     slice: str = ""
     restore: str | None = None  # the folder from which to restore; None where none has a whole one
+    ended: bool = False  # nothing of the attempt is alive, and nothing of it starts again
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Mark | None:
@@ -65,6 +68,7 @@ class Mark:
             data.get("reserved") is True,
             slice=one_line(str(data.get("slice", "")), 100),
             restore=restore,
+            ended=data.get("ended") is True,
         )
 
 
@@ -113,7 +117,13 @@ def judge(found: Mark | None, owner: str, claimed: bool) -> str:
 def heir(found: Mark, claim: Mark) -> Mark:
     """Return what a new gang writes over the mark of the one before."""
     number = max(found.attempt + 1, claim.attempt)
-    return replace(claim, attempt=number, run_id=found.run_id, reserved=True, restore=found.restore)
+    return replace(
+        claim,
+        attempt=number,
+        run_id=found.run_id,
+        reserved=not found.ended,
+        restore=found.restore,
+    )
 
 
 def claimed(found: Mark | None, claim: Claim) -> Mark | None:
@@ -122,13 +132,24 @@ def claimed(found: Mark | None, claim: Claim) -> Mark | None:
         return claim.mark
     if found.owner != claim.mark.owner:
         return heir(found, claim.mark) if claim.is_new else None
-    if found.attempt < claim.mark.attempt:
+    if found.attempt < claim.mark.attempt or found.ended:
+        number = max(found.attempt + found.ended, claim.mark.attempt)
         run_id = found.run_id or claim.mark.run_id
-        return replace(claim.mark, run_id=run_id, restore=found.restore)
+        return replace(claim.mark, attempt=number, run_id=run_id, restore=found.restore)
     if found.reserved and claim.is_sure:
         return replace(claim.mark, attempt=found.attempt, run_id=found.run_id,
                        restore=found.restore)  # fmt: skip
     return None
+
+
+def released(found: Mark | None, owner: str, attempt: int) -> Mark | None:
+    """Return the mark to write when an attempt has ended on all workers; None if it is not there.
+
+    Only the owner writes it, which knows that.
+    """
+    if found is None or (found.owner, found.attempt) != (owner, attempt):
+        return None
+    return None if found.reserved or found.ended else replace(found, ended=True)
 
 
 def floor(found: Mark | None) -> int:
@@ -143,7 +164,7 @@ def shuts_out(found: Mark | None, owner: str, attempt: int) -> str:
     if found is None or found.attempt < attempt:
         return ""
     if found.attempt == attempt and found.owner == owner:
-        return ""
+        return f"attempt {attempt} has ended, as the fence says" if found.ended else ""
     of_slice = f" of slice {found.slice}" if found.slice else ""
     place = f" on {found.where}" if found.where else ""
     return f"fenced by attempt {found.attempt}{of_slice}{place}"

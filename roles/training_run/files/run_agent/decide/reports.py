@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .gang_state import FENCED, INFRASTRUCTURE_CAUSES, OBSTRUCTED, Gang, Policy, Report, Reports
+from .run_states import RUNNING
 
 Seen = tuple[Report, float] | None
 
@@ -86,6 +87,22 @@ def done(gang: Gang, seen: Seen) -> bool:
     report = seen[0]
     ended = report.last_started == gang.attempt and report.program == "exited"
     return ended and report.exit_code == 0 and not report.cause
+
+
+def all_ended(gang: Gang, reports: Reports, policy: Policy) -> bool:
+    """Say whether the gang's last attempt is over on every worker, and starts on none again.
+
+    That needs each worker's own word that it began the attempt and saw its end: a worker without
+    memory, or with an order in hand on which it did not act yet, looks idle as well.
+    """
+    if gang.phase == RUNNING or not gang.attempt:
+        return False
+    return all(
+        worker in reports
+        and reports[worker][0].last_started == gang.attempt
+        and reports[worker][0].program == "exited"
+        for worker in range(policy.workers)
+    )
 
 
 def crash(gang: Gang, seen: Seen) -> list[str]:

@@ -142,6 +142,12 @@ class Leader:
             told, self._told = self._told, []
         return told
 
+    def ended(self) -> gang_state.Gang | None:
+        """Return the gang, if its last attempt is over on all workers."""
+        with self._lock:
+            seen = self._inbox.seen(self.gang, time.monotonic())
+            return self.gang if reports.all_ended(self.gang, seen, self.policy) else None
+
     def stuck(self) -> bool:
         """Say whether the gang could not start, for long by now, even if it were its turn."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -84,6 +84,38 @@ def test_a_write_that_another_was_faster_with(lab: Objects) -> None:
     found = FenceObject(place(lab)).claim(new("me"), complete)
     assert found is not None
     assert found.owner == "other"
+
+
+def test_an_attempt_that_has_ended_is_released_once_and_by_its_owner(lab: Objects) -> None:
+    fence = FenceObject(place(lab))
+    assert fence.release("me", 1) is None
+    fence.claim(Claim(MINE, is_new=True, is_sure=False))
+    assert fence.release("other", 1) == fence.release("me", 2) == MINE
+    asked = {"place": place(lab), "claim": None, "ended": {"owner": "me", "attempt": 1}}
+    assert fence_object.answer(asked)["mark"]["ended"]
+    assert mark_in(lab) == fence.release("me", 1) == replace(MINE, ended=True)
+    assert [method for method, _path in lab.requests].count("POST") == 2
+    heir = fence.claim(new("heir"))
+    assert heir is not None
+    assert (heir.attempt, heir.reserved, heir.ended) == (2, False, False)
+
+
+def test_a_release_that_a_claim_was_faster_than(
+    lab: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence, later = FenceObject(place(lab)), FenceObject(place(lab))
+    fence.claim(Claim(MINE, is_new=True, is_sure=False))
+    real = FenceObject._write
+
+    def write(self: FenceObject, data: bytes, generation: int) -> bool:
+        if self is fence:
+            later.claim(new("heir"))
+        return real(self, data, generation)
+
+    monkeypatch.setattr(FenceObject, "_write", write)
+    found = fence.release("me", 1)
+    assert found is not None
+    assert (found.owner, found.reserved, found.ended) == ("heir", True, False)
 
 
 @pytest.mark.parametrize("refusal", [(403, "no"), (429, "slow down"), (503, "later")])

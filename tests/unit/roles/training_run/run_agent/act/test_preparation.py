@@ -123,6 +123,13 @@ def test_an_attempt_that_has_just_begun_is_not_shut_out_by_a_claim_of_the_next()
     assert look.asked == []
 
 
+def test_the_fence_is_released_for_the_attempt_that_has_ended() -> None:
+    look = Look(MINE)
+    ready_with(look).release(gang_of(attempt=8), 1.0)
+    [asked] = look.asked
+    assert (asked["claim"], asked["ended"]) == (None, {"owner": "me", "attempt": 8})
+
+
 def test_another_worker_only_looks() -> None:
     look = Look(None)
     assert ready_with(look).obstacle(None) == ""

@@ -35,6 +35,8 @@ def test_whose_the_checkpoint_folder_is(found: Mark | None, claimed: bool, todo:
         (Mark(4, "other"), 3, True),
         (Mark(4, "me"), 3, True),
         (Mark(3, "other"), 3, True),
+        (Mark(3, "me", ended=True), 3, True),
+        (Mark(2, "me", ended=True), 3, False),
     ],
 )
 def test_who_is_shut_out(found: Mark | None, attempt: int, out: bool) -> None:
@@ -63,12 +65,36 @@ MINE = Mark(3, "me", "digits-2", "vm-b")
         (Mark(2, "me", "digits-1"), False, False, Mark(3, "me", "digits-1", "vm-b")),
         (Mark(3, "me", "digits-1"), False, False, None),
         (OLD, False, True, None),  # a gang that comes back takes nothing over
+        # Of an attempt that has ended an heir is sure, and its own gang begins none a second time.
+        (replace(OLD, ended=True), True, False, Mark(8, "me", "digits-1", "vm-b")),
+        (replace(OLD, ended=True), False, False, None),
+        (Mark(2, "me", "digits-1", ended=True), False, False, Mark(3, "me", "digits-1", "vm-b")),
+        (Mark(3, "me", "digits-1", ended=True), False, False, Mark(4, "me", "digits-1", "vm-b")),
     ],
 )
 def test_what_a_leader_writes_before_an_attempt(
     found: Mark | None, is_new: bool, is_sure: bool, written: Mark | None
 ) -> None:
     assert fence.claimed(found, Claim(MINE, is_new, is_sure)) == written
+
+
+@pytest.mark.parametrize(
+    ("found", "is_written"),
+    [
+        (MINE, True),
+        (None, False),
+        (replace(MINE, ended=True), False),
+        (replace(MINE, reserved=True), False),  # it never began
+        (replace(MINE, owner="other"), False),
+        (replace(MINE, attempt=4), False),
+    ],
+)
+def test_only_its_owner_says_that_an_attempt_has_ended(
+    found: Mark | None, is_written: bool
+) -> None:
+    written = replace(MINE, ended=True) if is_written else None
+    assert fence.released(found, "me", 3) == written
+    assert written is None or Mark.from_json(asdict(written)) == written
 
 
 def test_where_the_object_is() -> None:

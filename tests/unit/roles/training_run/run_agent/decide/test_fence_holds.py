@@ -176,6 +176,13 @@ class Bucket(Folder):
             one.alive, one.looked, one.launching_since = True, self.now, None
 
     @rule(data=st.data())
+    def it_is_told_to_stop(self, data: st.DataObject) -> None:
+        one = self.one(data)
+        if one.launching_since is None:
+            one.alive = False
+            self.file = fence.released(self.file, one.owner, one.attempt) or self.file
+
+    @rule(data=st.data())
     def its_object_is_deleted_before_it_begins_again(self, data: st.DataObject) -> None:
         if not any(one.alive or one.launching_since is not None for one in self.slices):
             self.file = None

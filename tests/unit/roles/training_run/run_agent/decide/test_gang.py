@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_agent.decide import gang
+from run_agent.decide import gang, reports
 from run_agent.decide.gang_state import (
     FAILED,
     FENCED,
@@ -52,6 +52,26 @@ def after(
 
 DONE: dict[str, Any] = {"program": "exited", "exit_code": 0}
 CRASHED: dict[str, Any] = {"program": "exited", "exit_code": 1}
+
+
+@pytest.mark.parametrize(
+    ("phase", "second", "ended"),
+    [
+        (STOPPING, DONE, True),
+        (GATHERING, CRASHED, True),
+        (SUCCEEDED, DONE, True),
+        (RUNNING, DONE, False),  # the next order may be to start
+        (STOPPING, {}, False),
+        (STOPPING, {**DONE, "last_started": 2}, False),  # it may have the order to start in hand
+        (STOPPING, {"program": "none", "last_started": 0}, False),  # it lost its memory
+    ],
+)
+def test_when_an_attempt_has_ended_on_all_workers(
+    phase: str, second: dict[str, Any], ended: bool
+) -> None:
+    seen = {0: (report(0, **CRASHED, leaving=True), 0.0), 1: (report(1, **second), 60.0)}
+    assert reports.all_ended(replace(AT_WORK, phase=phase), seen, POLICY) is ended
+    assert not reports.all_ended(replace(AT_WORK, phase=phase), {0: seen[0]}, POLICY)
 
 
 @pytest.mark.parametrize(

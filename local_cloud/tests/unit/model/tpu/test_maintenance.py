@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tpu_local_cloud.errors import ApiError
+from tpu_local_cloud.machines import SHUTDOWN_LIMIT
 from tpu_local_cloud.machines.none import NoMachines
+from tpu_local_cloud.machines.patience import wait_for
 from tpu_local_cloud.model.cloud import Cloud
 from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.records import NodeRecord
@@ -270,6 +272,36 @@ def test_notice_is_given(cloud: Cloud) -> None:
     assert node.state == "PREEMPTED"
     assert cloud.history[-1].at == START + 90
     assert cloud.history[-1].by == "service"
+
+
+class Machines(NoMachines):
+    """Machines with an operating system, which shuts down when it is asked to."""
+
+    name = "machines"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, float] = {}
+
+    def power_off(self, machine_id: str, seconds: float = SHUTDOWN_LIMIT) -> None:
+        super().power_off(machine_id)
+        self.asked[machine_id] = seconds
+
+
+@pytest.mark.parametrize(("notice", "given"), [(20.0, 20.0), (900.0, SHUTDOWN_LIMIT)])
+def test_machines_shut_down_during_a_notice_and_end_it(notice: float, given: float) -> None:
+    backend = Machines()
+    cloud = Cloud(backend, Store(None), Clock("manual", start=START), delays=DELAYS)
+    cloud.create(ZONE, "n1", BODY, "v2")
+    later(cloud, 60)
+    node = cloud.node(ZONE, "n1")
+    assert wait_for(lambda: node.state == "READY", 10)
+    ids = [machine["machine_id"] for machine in node.machines]
+    cloud.preempt(ZONE, "n1", notice=notice)
+    later(cloud, 0)
+    assert wait_for(lambda: node.state == "PREEMPTED", 10)
+    assert backend.asked == dict.fromkeys(ids, given)
+    assert wait_for(lambda: {backend.status(one) for one in ids} == {"gone"}, 10)
 
 
 def test_only_states_that_mean_it(cloud: Cloud) -> None:

@@ -42,6 +42,9 @@ class BucketWatch:
         self._failures = 0
         self._lists = self._gets = 0
         self._may_have_grown = True  # so that an agent that begins looks once
+        self._was_running: bool | None = None
+        self._early: float | None = None  # when a program that has begun is looked at for once
+        self._debt = bucket_budget.Debt()
 
     @property
     def found(self) -> dict[str, Any]:
@@ -60,17 +63,30 @@ class BucketWatch:
     def look(self, now: float, running: bool) -> None:
         """Take in a look that has ended; begin the next one when it is due.
 
-        Nothing is written while no program runs, so one look after its end is the last.
+        Nothing is written while no program runs, so one look after its end is the last. One soon
+        after its begin shows its first checkpoint, and the looks after that one come later.
         """
         if self._place is None:
             return
+        self._note_begin(now, running)
         self._may_have_grown = self._may_have_grown or running
         if self._thread is not None and not self._thread.is_alive():
             self._thread = None
             self._take(now, self._answer or {"error": "no answer"})
-        if self._thread is None and now >= self._due and self._may_have_grown:
+        if self._thread is None and self._is_due(now) and self._may_have_grown:
             self._may_have_grown = running
+            self._debt = self._debt.after(self._due - now)
+            self._early = None
             self._begin(now)
+
+    def _note_begin(self, now: float, running: bool) -> None:
+        if running and self._was_running is False:
+            self._early = now + self._config.timing.bucket_first
+        self._was_running = running
+
+    def _is_due(self, now: float) -> bool:
+        early = self._early is not None and now >= self._early and not self._debt.seconds
+        return now >= self._due or early
 
     def quiet(self, now: float, seconds: float) -> float:
         """Return for how long a program gave no sign of life, which it may give by its bucket.
@@ -130,9 +146,9 @@ class BucketWatch:
             self._found, self._confirmed = answer, self._begun
         timing = self._config.timing
         spent = bucket_budget.dollars(lists, gets)
-        self._pause = bucket_budget.pause(
-            spent, timing.bucket_dollars, timing.bucket, self._failures
-        )
+        pause = bucket_budget.pause(spent, timing.bucket_dollars, timing.bucket, self._failures)
+        paid, self._debt = self._debt.paid()
+        self._pause = pause + paid
         self._due = now + self._pause
 
 

@@ -13,6 +13,7 @@ import pytest
 from object_server import Objects, serving
 from run_agent.act import bucket_watch, installed
 from run_agent.act.bucket_watch import BucketWatch, typed
+from run_agent.decide import bucket_budget
 from run_agent.decide.config import Config, Timing, parse
 from run_definition import PUBLIC
 
@@ -53,6 +54,37 @@ def test_a_look_is_taken_in_and_the_next_comes_when_it_is_paid(lab: Objects) -> 
     assert (watch._thread, len(lab.requests)) == (None, asked)
     looked(watch, 1000.0 + shown["every_seconds"] + 2)
     assert len(lab.requests) == asked + 2
+
+
+def test_a_program_that_begins_is_looked_at_soon_and_the_next_looks_pay_for_it(
+    lab: Objects,
+) -> None:
+    watch = BucketWatch(config_of(storage=lab.url))
+    looked(watch, 1000.0, running=False)
+    pause = (watch.shown() or {})["every_seconds"]
+    lab.step("digits/100", AT)
+    watch.look(1001.0, running=True)
+    watch.look(1020.0, running=True)
+    assert (watch._thread, watch.found["saved"]) == (None, 0)
+    looked(watch, 1021.0)
+    assert watch.found["saved"] == int(AT) * 10**9
+    shown = watch.shown() or {}
+    usual = bucket_budget.pause(bucket_budget.dollars(2, 1), 0.13, 60.0)
+    assert shown["every_seconds"] == pytest.approx(
+        usual + (pause - 21) / bucket_budget.PARTS, abs=2
+    )
+    # Another begin is not looked at early before that is paid.
+    watch.look(1022.0, running=False)
+    watch.look(1023.0, running=True)
+    watch.look(1060.0, running=True)
+    assert watch._thread is None
+
+
+def test_an_agent_that_finds_a_program_at_work_looks_as_usual(lab: Objects) -> None:
+    watch = BucketWatch(config_of(storage=lab.url))
+    looked(watch, 1000.0)
+    watch.look(1050.0, running=True)
+    assert watch._thread is None
 
 
 def test_after_the_programs_end_one_look_is_the_last(lab: Objects) -> None:

@@ -5,7 +5,7 @@ from run_agent.decide import bucket_budget
 from run_agent.decide.config import Timing
 
 LOOKS = Timing(lost=30).bucket_dollars
-A_MONTH_OF_STARTS = 1000 * bucket_budget.dollars(1, 6)
+A_MONTH_OF_STARTS = 1000 * bucket_budget.dollars(2, 7)  # the fence is written at each end, too
 
 
 @pytest.mark.parametrize("lists", [0, 1, 2, 5, 20])
@@ -29,6 +29,16 @@ def test_the_usual_look_comes_every_two_minutes() -> None:
 
 def test_a_month_of_reads_of_the_fence_costs_a_dime() -> None:
     assert bucket_budget.fence_dollars() == pytest.approx(0.105, abs=0.001)
+
+
+def test_a_look_that_came_early_is_paid_by_the_pauses_after_it() -> None:
+    debt, paid = bucket_budget.Debt().after(-5.0), []
+    assert debt.paid() == (0.0, bucket_budget.Debt())
+    debt = debt.after(100.0)
+    while debt.seconds:
+        part, debt = debt.paid()
+        paid.append(part)
+    assert paid == pytest.approx([20.0] * bucket_budget.PARTS)
 
 
 def test_a_bucket_that_refuses_is_asked_less_often() -> None:

@@ -44,20 +44,30 @@ def keep(history: History, report: Callable[[str], None], archives: Archives | N
 def look_at(kept: Kept, facts: Facts) -> Look:
     """Return what is new in an archive; raises TpuError."""
     found = Look(time.time())
+    # Lives are named by their begin.
+    last = {(life.slice, life.host): life.name for life in sorted(kept.lives, key=_name)}
     for life in kept.lives:
-        if is_new(kept.run, life, facts, found.at):
+        is_last = last[life.slice, life.host] == life.name
+        if is_new(kept.run, life, facts, found.at, is_last=is_last):
             for one in events_of(kept, life):
                 event_seen(found, life.slice, kept.run, one.worker, one.event)
             found.facts[_fact(kept.run, life)] = life.at
     return found
 
 
-def is_new(run: str, life: Life, facts: Facts, now: float) -> bool:
-    """Say whether a life has what was neither read here before, nor seen on its machine."""
+def is_new(run: str, life: Life, facts: Facts, now: float, *, is_last: bool) -> bool:
+    """Say whether a life has what was neither read here before, nor seen on its machine.
+
+    A look at a worker saw its last machine, and may have missed what the one before it wrote last.
+    """
     read = facts.get(_fact(run, life), (0.0, 0.0))[1]
-    seen = facts.get(f"place:{life.host}/{run}", (0.0, None))[0]
+    seen = facts.get(f"place:{life.host}/{run}", (0.0, None))[0] if is_last else 0.0
     read = read if isinstance(read, float) else 0.0
     return life.at > max(read, seen, now - KEPT_DAYS * 86400)
+
+
+def _name(life: Life) -> str:
+    return life.name
 
 
 def _fact(run: str, life: Life) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from archives import FIRST, archives, events, log, part
+from archives import FIRST, SECOND, archives, events, log, part
 from object_server import Objects, serving
 
 from tpu_fleet.history.archived import keep
@@ -55,6 +55,19 @@ def test_what_a_look_at_the_machine_has_seen_is_not_read(lab: Objects, history: 
     history.add(Look(NOW - 5, facts={"place:solo/digits": {}}))
     keep(history, lambda text: None, archives(lab))
     assert (reads(lab), history.events()) == (0, [])
+
+
+def test_what_a_machine_wrote_last_is_read_though_its_successor_was_seen(
+    lab: Objects, history: History
+) -> None:
+    ended = {"event": "attempt-ended", "at": NOW - 40, "attempt": 2, "worker": 0}
+    part(lab, FIRST, 0, events(BEGUN, ended), at=NOW - 30)
+    part(lab, SECOND, 0, events({**BEGUN, "at": NOW - 9, "attempt": 3}), at=NOW - 8)
+    history.add(Look(NOW - 5, facts={"place:solo/digits": {}}))
+    for _again in range(2):
+        keep(history, lambda text: None, archives(lab))
+        assert [one.name for one in history.events()] == ["attempt-started", "attempt-ended"]
+    assert reads(lab) == 1
 
 
 def test_a_bucket_that_refuses_is_reported(lab: Objects, history: History) -> None:

@@ -22,6 +22,7 @@ from ..page.model import Page, page_of
 from ..page.publish import put
 from ..page.render import html_of
 from ..page.serve import Live, keep_new, server_of
+from ..queue.glance import glance
 from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import ask_for_runs
@@ -40,7 +41,9 @@ def look_and_keep(history: History) -> Inventory:
     workers = list(known.fleet.targets)
     with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
         answers = ask_for_runs(known, workers, sudo=True, retry=False, places=places_known(history))
-    history.add(seen_now(answers, known, view))
+    found = seen_now(answers, known, view)
+    found.facts["queue"] = glance(seen.inventory, found.at).to_dict()
+    history.add(found)
     keep_archived(history, lambda text: click.echo(visible(text), err=True))
     if view.problem:
         click.echo(f"Grant and costs are unknown: {visible(view.problem)}", err=True)

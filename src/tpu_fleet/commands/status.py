@@ -29,7 +29,15 @@ from ..history.store import HistoryError
 from ..show.console import say, wide_console
 from ..show.cost import dollars, idle_price
 from ..show.figures import amount
-from ..show.fleet import API, NOTHING, beside_table, costs_table, grant_table, planned, queue_table
+from ..show.fleet import (
+    API,
+    NOTHING,
+    beside_table,
+    costs_table,
+    grant_table,
+    planned,
+    requests_table,
+)
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
 from ..show.waiting import waiting_for
@@ -138,7 +146,7 @@ class Looked:
 
 
 def look_at_fleet(beside: bool = False) -> Looked:
-    """Ask the API for workers, grant, queue and costs of the fleet in this folder.
+    """Ask the API for workers, grant, requests and costs of the fleet in this folder.
 
     `beside` also asks for what costs beside the chips, which takes longer.
     """
@@ -229,7 +237,7 @@ def show(
     tables = [fleet_table(rows, view.missing or ())] if rows or view.missing else []
     tables += [runs_table(runs, "Runs")] if runs else []
     if not view.problem:
-        tables += [queue_table(view)] if view.queued else []
+        tables += [requests_table(view)] if view.queued else []
         tables += [grant_table(view)]
         tables += [costs_table(view)] if view.nodes else []
         tables += [beside_table(view.beside)] if view.beside else []

@@ -116,13 +116,14 @@ def needs_of_plans(coming: Mapping[str, str]) -> list[Need]:
     ]
 
 
-def tile_of_runs(there: Sequence[RunStory]) -> Tile:
+def tile_of_runs(there: Sequence[RunStory], queued: int = 0) -> Tile:
     """Count the runs by their states; those in trouble are the number that is read first."""
     states = Counter((not one.view.is_troubled, one.view.state_word) for one in there)
     fine = {word: count for (is_fine, word), count in states.most_common() if is_fine}
     running = f"{fine.pop('running', 0)} running"
     bad = [f"{count} {word}" for (is_fine, word), count in states.most_common() if not is_fine]
     rest = [f"{count} {word}" for word, count in fine.items()]
+    rest += [f"{queued} in the queue"] if queued else []
     if bad:
         return Tile("Runs", ", ".join(bad), " · ".join([running, *rest]), True)
     more = " · ".join(rest) or ("all of them" if there else "")

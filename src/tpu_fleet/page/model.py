@@ -112,6 +112,10 @@ class Column:
     """The kind and the size of each."""
 
 
+NOT_READ: dict[str, Any] = {"rows": [], "more": 0, "waiting": 0, "problem": ""}
+"""The queue of submitted runs, of which nothing is known."""
+
+
 @dataclass(frozen=True)
 class BurnCard:
     """An entry of the grant that is used up, by chip hours."""
@@ -143,7 +147,10 @@ class Page:
     comparison: Comparison | None = None
     slices: list[SliceRow] = field(default_factory=list)
     workers: list[WorkerRow] = field(default_factory=list)
-    queued: list[dict[str, Any]] = field(default_factory=list)
+    submitted: dict[str, Any] = field(default_factory=lambda: dict(NOT_READ))
+    """What waits or runs in the queue of submitted runs, as `Glance.to_dict` has it."""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    """What waits at the API to become a slice."""
     account: Account = NO_ACCOUNT
     users: list[str] = field(default_factory=list)
     colours: dict[str, str] = field(default_factory=dict)
@@ -218,10 +225,11 @@ def page_of(
         for host in host_names(name, int(own[name]["workers"] or 1))
     ]
     why = _body(facts, "queued", {})
-    page.queued = [
+    page.requests = [
         {**span.value, "name": name, "reason": str(why.get(name, "")), "since": span.begun}
         for name, span in _newest(history.spans("queued", since), looked("queued")).items()
     ]
+    page.submitted = {**NOT_READ, **_body(facts, "queue", {})}
     page.looked_at = max(map(looked, ("node", "worker", "run"))) or None
     page.account = money.account_of(mine, runs, grant, since, now)
     _use_and_money(page)
@@ -282,7 +290,7 @@ def _now(
     page.needs += first.need_of_idle(lasting, idle_since)
     page.needs += first.needs_of_plans(page.coming)
     page.tiles = [
-        first.tile_of_runs(there),
+        first.tile_of_runs(there, page.submitted["waiting"]),
         first.tile_of_chips(page.chips, ready, answer),
         first.tile_of_risk(running),
         first.tile_of_money(everybodys, page.account),

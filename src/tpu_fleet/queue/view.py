@@ -52,6 +52,11 @@ class QueueView:
         told = [place.reason if place else "", run.reason]
         return "; ".join(dict.fromkeys(one for one in told if one))
 
+    @property
+    def waiting(self) -> list[Submitted]:
+        """Return the runs that wait."""
+        return [one for one in self.runs if one.state == WAITING]
+
     def in_order(self) -> list[Submitted]:
         """Return those that run, those that wait in their order, and the others, latest first."""
         return sorted(self.runs, key=self._rank)
@@ -95,6 +100,19 @@ class QueueView:
             "types": list(run.types),
             "slices": list(run.slices),
             "venv": run.venv or None,
+        }
+
+    def row(self, run: Submitted) -> dict[str, Any]:
+        """Return what is shown of a run beside the fleet."""
+        place = self.places.get(run.name)
+        return {
+            "place": place.position if place else None,
+            "run": run.name,
+            "state": run.state,
+            "person": run.person,
+            "slice": run.owner.slice if run.owner else "",
+            "since": run.started_at if run.state == RUNNING else run.changed_at,
+            "why": self.why(run),
         }
 
 

@@ -1,4 +1,4 @@
-"""Tables of the grant, the queue and the costs."""
+"""Tables of the grant, the requests for slices and the costs."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def beside_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def queue_table(view: FleetView) -> Table:
+def requests_table(view: FleetView) -> Table:
     """Draw the waiting requests."""
     columns = (
         Column("NAME"),

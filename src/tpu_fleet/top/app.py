@@ -36,7 +36,7 @@ EARLY = (0.3, 1.0, 2.0, 3.5)
 """Seconds after the start at which the screen is drawn also: most answers come then."""
 QUIT_BY: dict[int, int] = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 """The exit code of each signal, as shells have it."""
-VIEWS = ("runs", "slices", "workers", "grant")
+VIEWS = ("runs", "slices", "workers", "grant", "queue")
 
 
 class Pane(Widget, can_focus=True):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, shown_text
 from rich.cells import cell_len
 
+from ..queue.glance import Glance
+from ..queue.view import left_out, table_of
 from ..show.figures import loss_text, speed_text
-from ..show.fleet import costs_table, grant_table, queue_table
+from ..show.fleet import costs_table, grant_table, requests_table
 from ..show.times import long
 from ..workers.ask.run_view import RunView
 from ..workers.inventory.fleet_facts import FleetView
@@ -42,11 +44,12 @@ LONGEST = 120
 """Characters of a text in the tables of the API's answer."""
 FEET = 2
 """Lines below them: why the selected row is as it is, and the keys."""
-HINT = "? help  / filter  s sort  u user  1-4 view  l log  a attach  q quit"
+HINT = "? help  / filter  s sort  u user  1-5 view  l log  a attach  q quit"
 HELP = """
 tpu-fleet top shows the fleet in this folder. What is in trouble stands first.
 
-  1 2 3 4, Tab   runs, slices, workers; grant, queue and costs
+  1 2 3, Tab     runs, slices, workers
+  4 5            grant, requests and costs; submitted runs that wait, and why
   j k, arrows    one row down, up; also Page Up and Down; g, G: first, last
   /              filter: rows that have all these words
   s, u           sort by another column; only my runs, then others', or all
@@ -91,7 +94,7 @@ class Board:
     _everything: list[Line] = field(default_factory=list)
     _head: list[list[Piece]] = field(default_factory=list)
     _selected: tuple[str, str, str] | None = None
-    _page: tuple[FleetView, int] | None = None
+    _page: tuple[object, int] | None = None
 
     @property
     def room(self) -> int:
@@ -123,11 +126,12 @@ class Board:
         """Take what is known now; the cursor stays on what it was on."""
         self.now = now
         self._head = head_of(now)
-        if self.view == "grant":
+        if self.view in PAGES:
+            about, draw = PAGES[self.view]
             # Drawn only when it is another: with a thousand nodes that takes half a second.
-            if self._page != (now.view, self.size[0]):
-                self._page = (now.view, self.size[0])
-                self.text = grant_page(*self._page)
+            if self._page != (about(now), self.size[0]):
+                self._page = (about(now), self.size[0])
+                self.text = draw(now, self.size[0])
         else:
             self._everything = VIEWS[self.view](now)
             self._sift()
@@ -145,10 +149,10 @@ class Board:
 
     def leave(self) -> None:
         """Close a page, or else drop filter and order."""
-        if self.text is not None and self.view != "grant":
+        if self.text is not None and self.view not in PAGES:
             self.text = None
             self.go(0)
-        elif self.view == "grant":
+        elif self.view in PAGES:
             self.show("runs")
         else:
             self.order, self.person = next(iter(SORTS)), ""
@@ -203,7 +207,7 @@ class Board:
     def resize(self, width: int, height: int) -> None:
         """Take another size."""
         self.size = (width, height)
-        if self.view == "grant" and self.now is not None:
+        if self.view in PAGES and self.now is not None:
             self.update(self.now)
         if self.text is None:
             self._bound()
@@ -212,7 +216,7 @@ class Board:
 
     def near(self) -> set[str]:
         """Return the workers whose rows are on the screen."""
-        if self.text is not None and self.view == "grant":
+        if self.text is not None and self.view in PAGES:
             return set()
         seen = self.lines[self.top : self.top + self.room]
         return {host for line in seen for host in line.hosts}
@@ -312,17 +316,34 @@ def _wide(line: str, width: int) -> str:
 
 
 def grant_page(view: FleetView, width: int) -> list[str]:
-    """Return grant, queue and costs as text."""
+    """Return grant, requests and costs as text."""
     if not view.grant:
         return [view.problem or "The API has not answered yet."]
     view = FleetView(**{name: _short(value) for name, value in vars(view).items()})
     tables = [grant_table(view)]
-    tables += [queue_table(view)] if view.queued else []
+    tables += [requests_table(view)] if view.queued else []
     tables += [costs_table(view)] if view.nodes else []
     lines = [
         line for table in tables for line in [*(line.plain for line in table.lines(width)), ""]
     ]
     return [*lines, *(f"Warning: {line}" for line in view.warnings)]
+
+
+def queue_page(found: Glance, width: int) -> list[str]:
+    """Return the submitted runs as text: what runs, what waits in which order and why."""
+    if found.view is None:
+        return [found.problem or "The fleet file has no fleet_queue: no run can be submitted."]
+    if not found.view.runs:
+        return [f"Nothing is submitted to {found.view.address}."]
+    more = left_out(found.view)
+    return [*(line.plain for line in table_of(found.view).lines(width)), *filter(None, [more])]
+
+
+PAGES: dict[str, tuple[Callable[[Now], object], Callable[[Now, int], list[str]]]] = {
+    "grant": (lambda now: now.view, lambda now, width: grant_page(now.view, width)),
+    "queue": (lambda now: now.queue, lambda now, width: queue_page(now.queue, width)),
+}
+"""The views that are pages of text: what they show, and how."""
 
 
 def _short(value: Any) -> Any:

@@ -31,7 +31,7 @@ from .lines import Now, by_run, head_of
 )
 @click.pass_context
 def top(context: click.Context, every: int) -> None:
-    """Show runs, slices, workers, grant, queue and costs live.
+    """Show runs, slices, workers, grant, costs and queue live.
 
     Below the rows stands the selected run: its loss and speed as curves, from the history, and the
     last lines of its log.

@@ -19,7 +19,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 
 from ..commands.status import Row
 from ..history.money import chips_in
+from ..queue.glance import Glance
 from ..show.cost import dollars, time_left, total
+from ..show.figures import amount
 from ..show.fleet import NOTHING, planned
 from ..show.times import long
 from ..workers.ask.run_follow import Heard
@@ -63,6 +65,8 @@ class Now:
     """The login of the person at this computer."""
     closer: Closer | None = None
     """What is known of the run that was selected last."""
+    queue: Glance = field(default_factory=Glance)
+    """The submitted runs."""
 
     @cached_property
     def slices(self) -> list[Slice]:
@@ -390,9 +394,13 @@ def _chips(now: Now) -> str:
     chips = chips_in(now.view.nodes, busy)
     if chips.all:
         parts.append(f"{chips.busy}/{chips.all} chips busy")
+    if now.queue.view is not None:
+        parts.append(f"queue {now.queue.waiting}")
     if chips.idle:
         parts.append(f"{chips.idle} idle: {dollars(chips.idle_usd)}/h list price")
-    return " | ".join([*parts, f"queue {len(now.view.queued)}"])
+    if now.view.queued:
+        parts.append(f"{amount(len(now.view.queued), 'request')} for slices")
+    return " | ".join(parts)
 
 
 def _money(view: FleetView) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
 from ..commands.status import Looked, Row, look_at_fleet, rows_of
+from ..queue.glance import Glance, glance
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_follow import Heard, RunFollower
 from ..workers.inventory.ansible_config import inventory_sources
@@ -44,7 +45,7 @@ class Source:
         self._view = FleetView()
         self._api_at: float | None = None
         self._problem = ""
-        self._fleet = ""
+        self._fleet, self._queue = "", Glance()
         self.looker = Looker()
         self._ask_now, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._look, name="api", daemon=True)
@@ -69,7 +70,8 @@ class Source:
 
     def now(self) -> Now:
         """Return what is known at this moment."""
-        problems = tuple(text for text in (self._problem, self.follower.trouble) if text)
+        told = (self._problem, self._queue.problem, self.follower.trouble)
+        problems = tuple(text for text in told if text)
         heard = dict(self.follower.heard)
         return Now(
             self._rows,
@@ -82,6 +84,7 @@ class Source:
             time.time(),
             _login(),
             self.looker.found,
+            self._queue,
         )
 
     def _look(self) -> None:
@@ -98,6 +101,7 @@ class Source:
                 self._rows, self._view = rows_of(looked.inventory.workers(), {}), looked.view
                 self._api_at, self._problem, self._fleet = time.monotonic(), "", looked.name
                 self._keep_names()
+                self._queue = glance(looked.inventory, time.time())
             self._ask_now.wait(max(API_SECONDS, (time.thread_time() - begun) / SHARE))
 
     def _keep_names(self) -> None:
@@ -128,7 +132,9 @@ def once(looked: Looked) -> Now:
     at = time.monotonic()
     rows = rows_of(looked.inventory.workers(), {})
     heard = heard_in(answers, at)
-    return Now(rows, heard, looked.view, at, at, fleet=looked.name, clock=time.time())
+    clock = time.time()
+    queue = glance(looked.inventory, clock)
+    return Now(rows, heard, looked.view, at, at, fleet=looked.name, clock=clock, queue=queue)
 
 
 def heard_in(answers: Answers, at: float) -> dict[str, Heard]:

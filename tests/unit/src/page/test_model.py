@@ -64,13 +64,13 @@ def test_what_a_lost_slice_had_is_of_the_past(history: History) -> None:
 
 def test_an_empty_queue_is_empty(history: History) -> None:
     saw(history, NOW - 10, ("pair",), ())
-    assert len(shown(history).queued) == 1
+    assert len(shown(history).requests) == 1
     found = Look(NOW)
     view = fleet_past.view_at(NOW, SLICES, set())
     view.queued.clear()
     look.of_view(found, view)
     history.add(found)
-    assert shown(history).queued == []
+    assert shown(history).requests == []
 
 
 def test_a_user_keeps_its_colour_whatever_it_uses() -> None:

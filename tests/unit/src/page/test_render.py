@@ -174,3 +174,18 @@ def test_people_have_their_use_with_a_sum(tmp_path: Path) -> None:
         assert f"{use.hours:,.1f} h" in text
     assert page.forecast is not None
     assert "If the slices stay as they are until 19 Dec" in text
+
+
+def test_the_queue_is_escaped_and_has_its_reasons(history: History) -> None:
+    row = {"place": 1, "run": "lr-1", "state": "waiting", "person": MARKUP[0], "slice": ""}
+    row |= {"since": NOW - 60, "why": f"first in turn; {MARKUP[1]}"}
+    found = Look(NOW)
+    found.facts["queue"] = {"rows": [row], "more": 3, "waiting": 4, "problem": "it is slow"}
+    history.add(found)
+    html = html_of(page_of(history, "p", NOW))
+    assert 'id="queue"' in html
+    assert "4 in the queue" in html
+    assert "And 3 more" in html
+    assert "it is slow" in html
+    assert "<script>alert" not in html
+    assert "<img src=x" not in html

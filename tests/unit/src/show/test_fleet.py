@@ -9,7 +9,7 @@ import pytest
 from tpu_fleet.commands.status import show
 from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.show.cost import dollars, per_hour, time_left, total
-from tpu_fleet.show.fleet import beside_table, costs_table, grant_table, queue_table
+from tpu_fleet.show.fleet import beside_table, costs_table, grant_table, requests_table
 from tpu_fleet.show.table import Table, print_tables
 from tpu_fleet.workers.inventory.fleet_facts import FleetView, view_of
 
@@ -110,7 +110,7 @@ def test_what_waits_says_since_when() -> None:
         "valid_until": None,
         "ours": True,
     }
-    text = drawn(queue_table(FleetView(queued=[queued])))
+    text = drawn(requests_table(FleetView(queued=[queued])))
     for words in ("big", "v4-64", "waits for capacity", "2026-06-01T00:00:00Z"):
         assert words in text
 

@@ -104,7 +104,7 @@ TABLES = {
     "workers": status.fleet_table(ROWS),
     "grant": fleet.grant_table(VIEW),
     "costs": fleet.costs_table(VIEW),
-    "queue": fleet.queue_table(VIEW),
+    "queue": fleet.requests_table(VIEW),
     "doctor": doctor.table_of({"rows": [FOUND]}, everything=False),
     "history": history.runs_table([STORY]),
     "tunnel": tunnel.table_of([SERVED]),

@@ -9,18 +9,27 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Ending
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
+    Definition,
+    of_definition,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Listing
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Seen as queue_seen
 from fleet_seen import Seen, answer, lab, view
 from hostile import controls, texts
+from queue_fleet import fleet_in_memory
 from rich.cells import cell_len
 
 from tpu_fleet.commands.status import Row
-from tpu_fleet.top.board import HELP, Board, details
+from tpu_fleet.queue.glance import Glance
+from tpu_fleet.queue.view import view_of
+from tpu_fleet.top.board import HELP, PAGES, Board, details
 from tpu_fleet.top.command import text_of
 from tpu_fleet.top.lines import Now
 from tpu_fleet.workers.ask.run_follow import Heard
 from tpu_fleet.workers.ask.run_view import Run
 
-VIEWS = ("runs", "slices", "workers", "grant")
+VIEWS = ("runs", "slices", "workers", "grant", "queue")
 HOSTILE = texts(Path("/canary"))
 SIZES = ((80, 24), (160, 50), (30, 8))
 
@@ -151,6 +160,26 @@ def test_another_answer_of_the_api_is_drawn() -> None:
     assert [cell_len(line) for line in drawn(made)] == [30] * 10
 
 
+def test_what_waits_in_the_queue_is_drawn_with_its_reason() -> None:
+    now = lab().now()
+    assert "queue" not in drawn(board(now))[1]
+    assert drawn(board(now, "queue"))[0].startswith("The fleet file has no fleet_queue")
+    listing = Listing()
+    for number, name in enumerate(("lr-1", "lr-2")):
+        definition = Definition(name, "alice", "alice", ("x",), "jax", 1.7e9)
+        listing.runs[name] = queue_seen(of_definition(definition, number, "0" * 32, 1.7e9), 1, 1)
+    queue = Glance(view_of(fleet_in_memory([{"name": "alice"}]), listing, 1.7e9 + 60))
+    made = board(replace(now, queue=queue), "queue")
+    lines = drawn(made)
+    assert lines[0].split()[:3] == ["#", "RUN", "STATE"]
+    assert "lr-2  waiting  alice" in lines[2]
+    assert "second in turn" in "".join(lines)
+    made.show("runs")
+    assert "| queue 2 |" in drawn(made)[1]
+    made.resize(30, 10)
+    assert [cell_len(line) for line in drawn(made)] == [30] * 10
+
+
 @pytest.mark.parametrize(
     ("last_day", "says"), [(None, "chips, no end"), ("2026-12-24", "chips until 2026-12-24 (29 ")]
 )
@@ -177,7 +206,7 @@ def test_an_empty_fleet() -> None:
         made.go(1)
         assert len(drawn(made)) == 24
         assert made.near() == set()
-        if name != "grant":
+        if name not in PAGES:
             assert "Nothing is created yet: tpu-fleet apply" in "".join(drawn(made))
 
 

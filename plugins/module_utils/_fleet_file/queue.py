@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,12 @@ LEAST_TAKE_AFTER = "10m"
 LIMITS = {
     "chips": Key("int", description="Chips in use at a time.", default="no limit"),
     "runs": Key("int", description="Runs at a time.", default="no limit"),
+    "chip_hours": Key("int", description="Chip hours in the last 7 days.", default="no limit"),
+}
+LEAST_EVERY = "1m"
+ON_RESULT = {
+    "command": Key(required=True, description="Program that names arms of a sweep to stop."),
+    "every": Key("duration", description="How often, beside each end of an arm.", default="5m"),
 }
 ACCESS = ("writers", "readers")
 """The keys that say who gets access to the bucket."""
@@ -44,6 +51,8 @@ KEYS = {
         "list", elements="str", description="Accounts that submit, as `user:alice@example.org`."
     ),
     "readers": Key("list", elements="str", description="Accounts that only look."),
+    "reserved": Key("dict", description="Slices that take only runs of these people."),
+    "on_result": Key("dict", options=ON_RESULT),
     "submit_as": Key("dict", description="Other users as whom a person may submit."),
     "secrets": Key("dict", description="Sets of `fleet_secrets` for runs of a person."),
 }
@@ -68,6 +77,9 @@ class FleetQueue:
     """In seconds."""
     chips: int | None = None
     runs: int | None = None
+    chip_hours: int | None = None
+    reserved: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The people whose runs alone a slice takes."""
     submit_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     access: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -93,10 +105,16 @@ class FleetQueue:
             take_after=seconds_in(str(after)) if after else None,
             chips=limits.get("chips"),
             runs=limits.get("runs"),
-            submit_as=_names_by_person(raw.get("submit_as")),
-            secrets=_names_by_person(raw.get("secrets")),
-            access=_names_by_person({key: raw.get(key) for key in ACCESS}),
+            access=_names_by({key: raw.get(key) for key in ACCESS}),
+            chip_hours=limits.get("chip_hours"),
+            reserved=_names_by(raw.get("reserved")),
+            submit_as=_names_by(raw.get("submit_as")),
+            secrets=_names_by(raw.get("secrets")),
         )
+
+    def reserved_for(self, name: str) -> frozenset[str] | None:
+        """Return the people whose runs alone a slice takes; None: those of all."""
+        return frozenset(self.reserved[name]) if name in self.reserved else None
 
     def is_served_by(self, name: str) -> bool:
         """Return whether a declared slice serves it."""
@@ -112,9 +130,9 @@ class FleetQueue:
         return list(dict.fromkeys([person, *self.submit_as.get(person, ())]))
 
 
-def _names_by_person(raw: Any) -> dict[str, tuple[str, ...]]:
+def _names_by(raw: Any) -> dict[str, tuple[str, ...]]:
     given = raw if isinstance(raw, Mapping) else {}
-    return {str(person): tuple(map(str, names or ())) for person, names in given.items()}
+    return {str(key): tuple(map(str, names or ())) for key, names in given.items()}
 
 
 def check_queue(data: Mapping[str, Any]) -> list[Problem]:
@@ -131,6 +149,8 @@ def check_queue(data: Mapping[str, Any]) -> list[Problem]:
         *_numbers(queue),
         *_people(data, queue),
         *_accounts(queue),
+        *_reserved(data, queue),
+        *_on_result(queue),
     ]
 
 
@@ -157,10 +177,15 @@ def _references(data: Mapping[str, Any], queue: Mapping[str, Any]) -> Iterator[P
 def _numbers(queue: Mapping[str, Any]) -> Iterator[Problem]:
     limits = queue.get("limits") or {}
     least: dict[str, int | str] = {"retries": 0, "take_after": LEAST_TAKE_AFTER}
-    found = [*at_least(queue, least), *at_least(limits, {"chips": 1, "runs": 1})]
-    for one in found:
-        inner = "limits." if one.field in LIMITS else ""
-        yield Problem(f"fleet_queue.{inner}{one.field}", one.value, one.message, one.remedy)
+    rule = queue.get("on_result") or {}
+    inner = {
+        "": at_least(queue, least),
+        "limits.": at_least(limits, dict.fromkeys(LIMITS, 1)),
+        "on_result.": at_least(rule, {"every": LEAST_EVERY}),
+    }
+    for where, found in inner.items():
+        for one in found:
+            yield Problem(f"fleet_queue.{where}{one.field}", one.value, one.message, one.remedy)
 
 
 def _people(data: Mapping[str, Any], queue: Mapping[str, Any]) -> Iterator[Problem]:
@@ -168,8 +193,8 @@ def _people(data: Mapping[str, Any], queue: Mapping[str, Any]) -> Iterator[Probl
         for person, names in (queue.get(key) or {}).items():
             where = f"fleet_queue.{key}.{person}"
             yield from known(data, where, str(person), "user", "fleet_users")
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                yield Problem(where, names, "is not a list of names", "Write it as [NAME, NAME]")
+            if not _is_names(names):
+                yield _no_names(where, names)
                 continue
             for index, name in enumerate(names):
                 field_of = f"{where}[{index}]"
@@ -185,6 +210,42 @@ def _accounts(queue: Mapping[str, Any]) -> Iterator[Problem]:
             if not PRINCIPAL.fullmatch(name):
                 field_of = f"fleet_queue.{key}[{index}]"
                 yield Problem(field_of, name, "gets no access to a bucket", PRINCIPAL_REMEDY)
+
+
+def _is_names(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+
+
+def _no_names(where: str, names: Any) -> Problem:
+    return Problem(where, names, "is not a list of names", "Write it as [NAME, NAME]")
+
+
+def _reserved(data: Mapping[str, Any], queue: Mapping[str, Any]) -> Iterator[Problem]:
+    served = queue.get("slices") or ()
+    for slice_, people in (queue.get("reserved") or {}).items():
+        where = f"fleet_queue.reserved.{slice_}"
+        yield from known(data, where, str(slice_), "slice", "fleet_slices")
+        if served and slice_ not in served:
+            remedy = f"Add {slice_} to fleet_queue.slices, or remove it here"
+            yield Problem(where, slice_, "does not serve the queue", remedy)
+        if not _is_names(people) or not people:
+            yield _no_names(where, people)
+            continue
+        for index, person in enumerate(people):
+            yield from known(data, f"{where}[{index}]", person, "user", "fleet_users")
+
+
+def _on_result(queue: Mapping[str, Any]) -> Iterator[Problem]:
+    command = text_of(queue.get("on_result") or {}, "command")
+    if command is None:
+        return
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words:
+        remedy = "Write a program with its words, as python rule.py"
+        yield Problem("fleet_queue.on_result.command", command, "is no command", remedy)
 
 
 def _user(data: Mapping[str, Any], where: str, name: str) -> Iterator[Problem]:

@@ -165,8 +165,8 @@ class Access:
     def _hint(self, run: Submitted) -> None:
         self._bucket.put(objects.hint_name(run), b"", {"run": objects.run_text(run)})
 
-    def _stopped(self, seen: Seen, person: str) -> Seen | None:
-        new = claims.stopped(seen.run, person, self._nonce(), self._now())
+    def _stopped(self, seen: Seen, why: str) -> Seen | None:
+        new = claims.stopped(seen.run, why, self._nonce(), self._now())
         done = self._swapped(new, seen) if new else None
         return self._announced(done) if done else None
 

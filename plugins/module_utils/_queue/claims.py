@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from . import hours
 from .objects import ENDED, FAILED, RUNNING, STOPPED, WAITING, Owner, Submitted, one_line
 
 OWN, LOST = 180.0, 600.0
@@ -106,6 +107,7 @@ def given_back(
         owner=None,
         attempt=max(run.attempt, attempt),
         failures=run.failures if failures is None else failures,
+        used=hours.noted(run, now),
         reason=one_line(reason),
         nonce=nonce,
         changed_at=now,
@@ -123,6 +125,7 @@ def finished(run: Submitted, outcome: Outcome, nonce: str, now: float) -> Submit
         exit_code=outcome.exit_code,
         attempt=max(run.attempt, outcome.attempt),
         failures=run.failures if outcome.failures is None else outcome.failures,
+        used=hours.noted(run, now),
         reason=one_line(outcome.reason),
         ended_at=now,
         nonce=nonce,
@@ -130,11 +133,11 @@ def finished(run: Submitted, outcome: Outcome, nonce: str, now: float) -> Submit
     )
 
 
-def stopped(run: Submitted, person: str, nonce: str, now: float) -> Submitted | None:
+def stopped(run: Submitted, why: str, nonce: str, now: float) -> Submitted | None:
     """Return a waiting run as stopped; None if it does not wait."""
     if run.state != WAITING:
         return None
-    reason = f"stopped by {person}"
+    reason = one_line(why)
     return replace(run, state=STOPPED, reason=reason, ended_at=now, nonce=nonce, changed_at=now)
 
 
@@ -152,7 +155,8 @@ def submitted_again(run: Submitted, new: Submitted) -> Submitted | None:
     """Return the state of a new definition under the name of a run; None if that is open."""
     if run.state not in ENDED:
         return None
-    again = replace(new, round=run.round, claims=run.claims, attempt=run.attempt)
+    used = run.used if run.person == new.person else ()
+    again = replace(new, round=run.round, claims=run.claims, attempt=run.attempt, used=used)
     return _another_round(again, new.turn, "", new.nonce, new.changed_at)
 
 

@@ -6,25 +6,44 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
-from . import claims, limits, objects, order
+from . import claims, hours, limits, objects, order
 from .access import Access
 from .bucket import TRIES, NoAnswer, Stored
-from .claims import Outcome
+from .claims import TEND, Outcome
 from .limits import NO_LIMITS, Held, Limits
-from .objects import HOLDS, RUNS, STOPPED, WAITING, WAITS, Hold, Owner, Refused, Submitted
+from .objects import (
+    HOLDS,
+    RUNS,
+    STOPPED,
+    WAITING,
+    WAITS,
+    Hold,
+    Owner,
+    Progress,
+    Refused,
+    Submitted,
+)
 from .order import Serving
-from .seen import Seen, run_in
+from .seen import Listing, Seen, run_in
 
 FIRST_PAGE = 100
 """Runs that wait in the first page that a leader lists."""
 MOST_CHECKED = 200
 """Hints of runs that have slices, of one person, that a leader verifies in one look."""
 LOST_ANSWER = "the answer to the claim was lost"
+UNKNOWN = Progress()
+_ALL = ("", 0.0, 0)
+_Group = tuple[str, tuple[str, float, int]]
+"""A person, and what all arms of a sweep share; _ALL: the person's other runs."""
 
 
 class Leading(Access):
     """Taking, keeping and ending runs."""
+
+    listed: Listing | None = None
+    """All runs, when they were last listed, by which chip hours are counted."""
 
     def claim_next(
         self,
@@ -56,13 +75,16 @@ class Leading(Access):
         new = claims.adopted(seen.run, owner, self._nonce(), self._now()) if seen else None
         return self._swapped(new, seen) if new else None
 
-    def renew(self, mine: Seen) -> Seen | None:
+    def renew(self, mine: Seen, progress: Progress = UNKNOWN) -> Seen | None:
         """Renew a claim; None: another has the run, or it has ended, so its program must end.
 
-        Its Lease counts from before the call. Without an answer the claim is as it was.
+        Its Lease counts from before the call. Without an answer the claim is as it was. `progress`
+        is there for all who list the runs.
         """
+        mine = mine._replace(run=replace(mine.run, step=progress.step, loss=progress.loss))
+        said = objects.progress_text(progress)
         for number in range(TRIES):
-            beat = {"beat": self._nonce()}
+            beat = {"beat": self._nonce(), "progress": said}
             try:
                 changed = self._bucket.patch(RUNS + mine.run.name, beat, *mine[1:])
                 if changed is not None:
@@ -89,16 +111,36 @@ class Leading(Access):
         """
         return self._left(self._free(mine.run, reason, attempt, failures), mine)
 
-    def over_limit(self, person: str, limit: Limits, chips: int, but: str = "") -> str:
-        """Return which limit one more run of a person passes, beside those that have slices."""
-        if limit == NO_LIMITS:
+    def over_limit(
+        self, run: Submitted, limit: Limits, chips: int, holds: list[Hold] | None = None
+    ) -> str:
+        """Return which limit a run passes with those that have slices, as `holds` or a list says.
+
+        It is one of its person, or that of its sweep.
+        """
+        if not limit.counts(run):
             return ""
-        found = [one for one in self._holds(person) if one.run != but]
-        why = limits.over(limit, person, [Held(one.run, one.chips) for one in found], chips)
-        if not why:
+        found = self.holds(run.person) if holds is None else holds
+        others = [one for one in found if one.run != run.name]
+        arms = [one for one in others if Held(one.run, one.chips).is_with(run)]
+        why = self._true(others, lambda held: limits.over(limit, run.person, held, chips))
+        return why or self._true(arms, lambda held: limits.over_at_once(run, held))
+
+    def over_hours(self, person: str, limit: Limits) -> str:
+        """Return why a person has no chip hours left, by a list of all runs that is not old."""
+        if limit.chip_hours is None:
             return ""
-        held = [one for one in map(self._held, found[:MOST_CHECKED]) if one]
-        return limits.over(limit, person, held, chips) if len(found) <= MOST_CHECKED else why
+        if self.listed is None or self._clock() - self.listed.sent > 2 * TEND:
+            self.listed = self.all()
+        return hours.over(limit, person, self.listed.states, self._now())
+
+    def holds(self, person: str) -> list[Hold]:
+        """Return the hints that a person's runs have slices."""
+        found = []
+        for one in self._asking.pages(self._bucket, f"{HOLDS}{person}/"):
+            with contextlib.suppress(Refused):
+                found.append(objects.hold_of(one.name, one.metadata))
+        return found
 
     # Parts
 
@@ -129,9 +171,9 @@ class Leading(Access):
             return None
         wish = self.wish(seen.run)
         if wish:
-            self._stopped(seen, wish.person)
+            self._stopped(seen, wish.why)
             return None
-        if look.hindrance(seen.run) or look.may(seen.run):
+        if order.unfit(seen.run, look.me) or look.hindrance(seen.run) or look.may(seen.run):
             return None
         mine = self._claimed(seen, owner, look)
         if mine:
@@ -150,25 +192,27 @@ class Leading(Access):
         else:
             # Of several that claim at once, the last to look sees all that go on.
             self._hold(mine.run)
-            why = self.over_limit(new.person, look.limit, owner.chips, new.name)
+            why = self.over_limit(new, look.limit, owner.chips)
+            why = why or self.over_hours(new.person, look.limit)
             if why:
-                self.give_back(mine, why)
+                look.note(new, why)
+                self.give_back(mine, seen.run.reason)
                 mine = None
         self._loose.discard(new.name)
         return mine
 
-    def _holds(self, person: str) -> list[Hold]:
-        found = []
-        for one in self._asking.pages(self._bucket, f"{HOLDS}{person}/"):
-            with contextlib.suppress(Refused):
-                found.append(objects.hold_of(one.name, one.metadata))
-        return found
+    def _true(self, found: list[Hold], judge: Callable[[list[Held]], str]) -> str:
+        """Return what is judged by hints; if that is against a run, only by those that are true."""
+        why = judge([Held(one.run, one.chips) for one in found])
+        if not why or len(found) > MOST_CHECKED:
+            return why
+        return judge([one for one in map(self._held, found) if one])
 
     def _held(self, hold: Hold) -> Held | None:
         """Return what a hint says if it is true; else delete it."""
         seen = self._found(hold.run)
         if seen and seen.run.owner and (seen.run.person, seen.run.claims) == (hold[0], hold[2]):
-            return Held(hold.run, seen.run.owner.chips)
+            return Held.of(seen.run)
         name = f"{HOLDS}{hold.person}/{hold.run}/{hold.claims}"
         self._quietly(self._bucket.delete, name)
         return None
@@ -193,7 +237,7 @@ class Leading(Access):
         nonce, now = self._nonce(), self._now()
         if wish is None:
             return claims.given_back(run, reason, nonce, now, attempt, failures)
-        outcome = Outcome(STOPPED, f"stopped by {wish.person}", None, attempt, failures)
+        outcome = Outcome(STOPPED, wish.why, None, attempt, failures)
         return claims.finished(run, outcome, nonce, now)
 
     def _left(self, new: Submitted | None, mine: Seen, exact: bool = False) -> Seen | None:
@@ -216,10 +260,12 @@ class _Look:
     def __init__(
         self, queue: Leading, me: Serving, limit: Limits, may: Callable[[Submitted], str]
     ) -> None:
-        self.limit, self.may = limit, may
-        self._queue, self._me = queue, me
+        self.me, self.limit, self.may = me, limit, may
+        self._queue = queue
         self._states: dict[str, str | None] = {}
-        self._limits: dict[str, str] = {}
+        self._holds: dict[str, list[Hold]] = {}
+        self._spent: dict[str, str] = {}
+        self._full: dict[_Group, str] = {}
         self._races = self._skip = 0
 
     def in_turn(
@@ -243,11 +289,15 @@ class _Look:
     def hindrance(self, run: Submitted) -> str:
         """Return why a run cannot be taken at present; empty if it can."""
         states = {name: self._state(name) for name in run.after}
-        return order.held_back(run, states) or self._limited(run.person)
+        return order.held_back(run, states) or self._over_hours(run.person) or self._over(run)
 
     def is_limited(self, person: str) -> bool:
         """Say whether a person is known to have no more."""
-        return bool(self._limits.get(person))
+        return bool(self._spent.get(person) or self._full.get((person, _ALL)))
+
+    def note(self, run: Submitted, why: str) -> None:
+        """Note why no more of what a run is one of is taken in this look."""
+        self._full[_group(run)] = why
 
     def _state(self, name: str) -> str | None:
         if name not in self._states:
@@ -255,11 +305,30 @@ class _Look:
             self._states[name] = seen.run.state if seen else None
         return self._states[name]
 
-    def _limited(self, person: str) -> str:
-        if person not in self._limits:
-            why = self._queue.over_limit(person, self.limit, self._me.chips)
-            self._limits[person] = why
-        return self._limits[person]
+    def _over_hours(self, person: str) -> str:
+        if person not in self._spent:
+            self._spent[person] = self._queue.over_hours(person, self.limit)
+        return self._spent[person]
+
+    def _over(self, run: Submitted) -> str:
+        """Return which limit a run passes; runs of one group are the same in that."""
+        group = _group(run)
+        if group not in self._full and self.limit.counts(run):
+            self._full[group] = self._queue.over_limit(
+                run, self.limit, self.me.chips, self._held_by(run.person)
+            )
+        return self._full.get(group, "")
+
+    def _held_by(self, person: str) -> list[Hold]:
+        """List what a person has, once in this look."""
+        if person not in self._holds:
+            self._holds[person] = self._queue.holds(person)
+        return self._holds[person]
+
+
+def _group(run: Submitted) -> _Group:
+    """Return whose limit a run may pass: that of its person, or that of its sweep as well."""
+    return run.person, _ALL if run.at_once is None else (*run.swept, run.at_once)
 
 
 def _step(run: Submitted) -> tuple[int, int, str]:

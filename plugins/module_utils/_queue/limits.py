@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Limits of a person at a time, and the turn of a run that is submitted. No I/O."""
+"""Limits of a person and of a sweep at a time, and the turn of a run. No I/O."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from typing import NamedTuple
 
 from .objects import MOST_TURN, WAITING, Submitted
 
+WINDOW = 7 * 86400.0
+"""Seconds in which chip hours count."""
+
 
 @dataclass(frozen=True)
 class Limits:
-    """What one person may have at a time; None is no limit."""
+    """What one person may have; None is no limit."""
 
     runs: int | None = None
+    """At a time."""
     chips: int | None = None
+    """At a time."""
+    chip_hours: int | None = None
+    """In the window: a person who has used them begins no run."""
+    window: float = WINDOW
 
-    @property
-    def any(self) -> bool:
-        """Return whether there is a limit."""
-        return self.runs is not None or self.chips is not None
+    def counts(self, run: Submitted) -> bool:
+        """Say whether it matters for a run what its person has at the time."""
+        return (self.runs, self.chips, run.at_once) != (None, None, None)
 
 
 NO_LIMITS = Limits()
@@ -32,6 +39,19 @@ class Held(NamedTuple):
 
     run: str
     chips: int
+    swept: tuple[str, float] | None = None
+    """As of a state; None: only the name is known."""
+
+    @classmethod
+    def of(cls, run: Submitted) -> Held:
+        """Return it for a run that has a slice."""
+        return cls(run.name, run.owner.chips if run.owner else 0, run.swept)
+
+    def is_with(self, run: Submitted) -> bool:
+        """Say whether it is an arm of the same sweep as a run of the same person."""
+        if self.swept is None:
+            return bool(run.sweep) and self.run.startswith(f"{run.sweep}-")
+        return bool(run.sweep) and self.swept == run.swept
 
 
 def over(limits: Limits, person: str, held: Iterable[Held], chips: int) -> str:
@@ -42,6 +62,16 @@ def over(limits: Limits, person: str, held: Iterable[Held], chips: int) -> str:
     if limits.chips is not None and sum(one.chips for one in others) + chips > limits.chips:
         return f"limit of {person}: {_counted(limits.chips, 'chip')} at a time"
     return ""
+
+
+def over_at_once(run: Submitted, held: Iterable[Held]) -> str:
+    """Return why one more arm of a sweep would be too many; empty if it would not."""
+    if run.at_once is None:
+        return ""
+    arms = sum(one.is_with(run) for one in held)
+    if arms < run.at_once:
+        return ""
+    return f"{arms} of sweep {run.sweep} run, at most {run.at_once} at once"
 
 
 def _counted(count: int, noun: str) -> str:

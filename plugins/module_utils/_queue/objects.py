@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
-from .._schema.values import ENTRY_NAME, NODE_NAME, ZONE_SHAPE
+from .._schema.values import ENTRY_NAME, NODE_NAME, VARIABLE_NAME, ZONE_SHAPE
 
 VERSION = 1
 WAITING, RUNNING = "waiting", "running"
@@ -52,6 +52,16 @@ MOST_WRITTEN = 400
 """Bytes of a reason that is written, so that the state of each run fits into MOST_STATE."""
 MOST_GRACE = 300
 """Seconds between the signal that stops a program and SIGKILL."""
+MOST_ARMS = 1000
+"""Runs of one sweep."""
+MOST_PARAMETERS = 900
+"""Characters of the canonical text of an arm's parameters."""
+MOST_USES = 12
+"""Uses of slices that a state has one by one; the oldest ones become one."""
+MOST_SECOND, MOST_CHIP_SECONDS = 10**11, 10**12
+MOST_STEP = 10**15
+NO_NUMBERS = ("nan", "inf", "-inf")
+"""What a loss is that is no finite number."""
 
 DEFINITIONS, CODE, RUNS, STOP = "definitions/", "code/", "runs/", "stop/"
 ENDS, WAITS, HOLDS, BELL = "ended/", "waiting/", "running/", "bell"
@@ -199,6 +209,33 @@ def _is_options(value: Any) -> bool:
     return all(key in OPTIONS and OPTIONS[key].holds(found) for key, found in value.items())
 
 
+def _is_parameters(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    fits = all(
+        isinstance(key, str) and VARIABLE_NAME.fullmatch(key) and _is_text(found, MOST_COMMAND)
+        for key, found in value.items()
+    )
+    return fits and len(canonical(dict(value))) <= MOST_PARAMETERS
+
+
+def _is_loss(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value in NO_NUMBERS if isinstance(value, str) else is_number and abs(value) < 1e300
+
+
+def _is_uses(value: Any) -> bool:
+    is_list = isinstance(value, (list, tuple)) and len(value) <= MOST_USES
+    return is_list and all(map(_is_use, value))
+
+
+def _is_use(value: Any) -> bool:
+    if not isinstance(value, (list, tuple)) or len(value) != 3:
+        return False
+    is_time = all(_is_whole(one, 0, MOST_SECOND) for one in value[:2]) and value[0] <= value[1]
+    return is_time and _is_whole(value[2], 0, MOST_CHIP_SECONDS)
+
+
 _NAME = _matching(NAME, "a name: a small letter, then up to 39 small letters, digits and dashes")
 _PERSON = _matching(PERSON, "the name of a person in fleet_users")
 _SHA = _matching(SHA, "a SHA-256 of 64 hexadecimal digits")
@@ -213,6 +250,14 @@ _TYPES = _list_of(_matching(_TYPE, "an accelerator type such as v4-8"))
 _SLICE = _matching(NODE_NAME, "the name of a slice")
 _SLICES = _list_of(_SLICE)
 _STATE = _one_of(*STATES)
+_SWEEP = Rule(lambda value: value == "" or _NAME.holds(value), "the name of a sweep, or ''")
+_AT_ONCE = _or_none(_whole(1, MOST_ARMS))
+_PARAMETERS = Rule(
+    _is_parameters,
+    f"values of a sweep by name, {MOST_PARAMETERS} letters in all: put longer ones into a file",
+)
+_STEP = _or_none(_whole(0, MOST_STEP))
+_LOSS = _or_none(Rule(_is_loss, f"a number, or {', '.join(NO_NUMBERS)}"))
 
 OPTIONS: dict[str, Rule] = {
     "checkpoint_command": _TEXT,
@@ -268,6 +313,12 @@ class Definition:
     """Hours after which an attempt is ended, and the run has failed."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """OPTIONS that it has."""
+    sweep: str = ""
+    """The sweep of which it is an arm; empty: of none."""
+    at_once: int | None = None
+    """Arms of its sweep that may run at the same time; None: all."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The values of the sweep that this arm has."""
     version: int = VERSION
 
 
@@ -328,12 +379,26 @@ class Submitted:
     ended_at: float | None = None
     last: str = ""
     """The slice that had it last."""
+    sweep: str = ""
+    at_once: int | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    step: int | None = None
+    """How far its program is; while it runs, as its owner said with its last renewal."""
+    loss: float | str | None = None
+    """A number, or one of NO_NUMBERS."""
+    used: tuple[tuple[int, int, int], ...] = ()
+    """When slices had it before: first and last second, and chip seconds. See hours.py."""
     version: int = VERSION
 
     @property
     def is_open(self) -> bool:
         """Return whether it waits or runs."""
         return self.state not in ENDED
+
+    @property
+    def swept(self) -> tuple[str, float]:
+        """Return what all arms of a person that were submitted together, and only they, share."""
+        return self.sweep, self.submitted_at
 
 
 @dataclass(frozen=True)
@@ -355,7 +420,22 @@ class Wish:
     round: int
     """Of the run: a wish from before a retry is not carried out after it."""
     at: float
+    rule: str = ""
+    """What fleet_queue.on_result said of an arm that it stops; empty: a person wishes it."""
     version: int = VERSION
+
+    @property
+    def why(self) -> str:
+        """Return the reason of a run that is stopped so."""
+        return f"stopped by on_result: {self.rule}" if self.rule else f"stopped by {self.person}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, as its owner says with each renewal of its claim."""
+
+    step: int | None = None
+    loss: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -398,6 +478,9 @@ _DEFINITION_RULES: dict[str, Rule] = {
     "after": _list_of(_NAME),
     "max_hours": _or_none(_whole(1, 10000)),
     "options": Rule(_is_options, f"keys of a run: {', '.join(sorted(OPTIONS))}"),
+    "sweep": _SWEEP,
+    "at_once": _AT_ONCE,
+    "parameters": _PARAMETERS,
     "version": _VERSION,
 }
 _OWNER_RULES: dict[str, Rule] = {
@@ -435,6 +518,12 @@ _STATE_RULES: dict[str, Rule] = {
     "started_at": _or_none(_TIME),
     "ended_at": _or_none(_TIME),
     "last": Rule(lambda value: value == "" or _SLICES.holds([value]), "the name of a slice, or ''"),
+    "sweep": _SWEEP,
+    "at_once": _AT_ONCE,
+    "parameters": _PARAMETERS,
+    "step": _STEP,
+    "loss": _LOSS,
+    "used": Rule(_is_uses, f"at most {MOST_USES} uses: first second, last second, chip seconds"),
     "version": _VERSION,
 }
 _SIGNED_RULES: dict[str, Rule] = {
@@ -455,8 +544,10 @@ _WISH_RULES: dict[str, Rule] = {
     "person": _PERSON,
     "round": _whole(1, MOST_COUNT),
     "at": _TIME,
+    "rule": Rule(lambda value: _is_line(value, 100), "a line of at most 100 letters"),
     "version": _VERSION,
 }
+_PROGRESS_RULES: dict[str, Rule] = {"step": _STEP, "loss": _LOSS}
 
 
 def _complaints(rules: Mapping[str, Rule], found: Mapping[str, Any], where: str = "") -> list[str]:
@@ -480,7 +571,11 @@ def _made(
     bad = _complaints(rules, found, where)
     if bad:
         raise Refused(bad)
-    return kind(**{key: tuple(it) if isinstance(it, list) else it for key, it in found.items()})
+    return kind(**{key: _fixed(it) for key, it in found.items()})
+
+
+def _fixed(value: Any) -> Any:
+    return tuple(map(_fixed, value)) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -493,7 +588,11 @@ def _plain(value: Any) -> dict[str, Any]:
 def definition_of(text: str) -> Definition:
     """Return the definition whose canonical text this is."""
     found = _object(text.encode("utf-8", "replace"), MOST_TEXT)
-    return _made(Definition, _DEFINITION_RULES, found)
+    made = _made(Definition, _DEFINITION_RULES, found)
+    bad = _about_sweep(made)
+    if bad:
+        raise Refused(bad)
+    return made
 
 
 def signed_of(data: bytes) -> Signed:
@@ -520,9 +619,24 @@ def doing_of(data: bytes) -> Doing:
     return _made(Doing, _DOING_RULES, _object(data, MOST_STATE))
 
 
+def progress_of(data: bytes) -> Progress:
+    """Return what the owner of a run said of it, from its metadata."""
+    return _made(Progress, _PROGRESS_RULES, _object(data, 200))
+
+
+def _about_sweep(one: Definition | Submitted) -> list[str]:
+    """Return what of a sweep does not fit together."""
+    if one.sweep:
+        is_arm = one.name.startswith(f"{one.sweep}-")
+        return [] if is_arm else [f"sweep: {one.name} is no name of a run of {one.sweep}"]
+    if one.at_once is not None or one.parameters:
+        return ["sweep: it is missing, and at_once or parameters are not"]
+    return []
+
+
 def _sound(run: Submitted) -> Submitted:
     """Return a run whose fields fit together."""
-    bad = []
+    bad = _about_sweep(run)
     if (run.state == RUNNING) != (run.owner is not None):
         bad.append(f"owner: a run that is {run.state} has {'an' if run.owner else 'no'} owner")
     if (run.state in ENDED) != (run.ended_at is not None):
@@ -559,10 +673,18 @@ def run_text(run: Submitted) -> str:
     if run.owner is not None:
         bad += _complaints(_OWNER_RULES, found["owner"], "owner.")
     if len(text) > MOST_STATE:
-        bad.append(f"after, types, slices: they have too many letters, {len(text)} > {MOST_STATE}")
+        fields_of = "after, types, slices, parameters"
+        bad.append(f"{fields_of}: they have too many letters, {len(text)} > {MOST_STATE}")
     if bad:
         raise Refused(bad)
     _sound(run)
+    return text
+
+
+def progress_text(progress: Progress) -> str:
+    """Return the metadata that says how far a run is."""
+    text = canonical(asdict(progress))
+    progress_of(text.encode("ascii"))
     return text
 
 
@@ -642,6 +764,9 @@ def of_definition(definition: Definition, turn: int, nonce: str, now: float) -> 
         types=definition.types,
         slices=definition.slices,
         after=definition.after,
+        sweep=definition.sweep,
+        at_once=definition.at_once,
+        parameters=definition.parameters,
         nonce=nonce,
     )
 
@@ -655,5 +780,5 @@ def is_of(run: Submitted, definition: Definition) -> bool:
 
 _FROM_DEFINITION = (
     *("name", "definition", "person", "submitted_at", "priority"),
-    *("venv", "types", "slices", "after"),
+    *("venv", "types", "slices", "after", "sweep", "at_once", "parameters"),
 )

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .limits import NO_LIMITS, Held, Limits, over
+from . import hours
+from .limits import NO_LIMITS, Held, Limits, over, over_at_once
 from .objects import DONE, ENDED, WAITING, Submitted
 
 MOST_SHOWN = 4
@@ -31,6 +32,14 @@ class Serving:
     """The environments that are declared for it; None: not known, so any."""
     busy: str = ""
     """Why it takes no run now: a run's name, or words such as "recreated"; empty: it is idle."""
+    reserved: frozenset[str] | None = None
+    """The people whose runs alone it takes; None: those of all."""
+
+    def keeps_out(self, person: str) -> str:
+        """Return why it takes no run of a person; empty if it does."""
+        if self.reserved is None or person in self.reserved:
+            return ""
+        return f"{self.name} is reserved for {_some(sorted(self.reserved), 'and')}"
 
 
 class Place(NamedTuple):
@@ -60,7 +69,7 @@ def unfit(run: Submitted, slice_: Serving) -> str:
         return f"not for {slice_.type}"
     if run.venv and slice_.venvs is not None and run.venv not in slice_.venvs:
         return f"{slice_.name} has no environment {run.venv}"
-    return ""
+    return slice_.keeps_out(run.person)
 
 
 def held_back(run: Submitted, states: Mapping[str, str | None]) -> str:
@@ -77,21 +86,36 @@ def held_back(run: Submitted, states: Mapping[str, str | None]) -> str:
 
 
 def places(
-    runs: Iterable[Submitted], slices: Iterable[Serving], limit: Limits = NO_LIMITS
+    runs: Iterable[Submitted],
+    slices: Iterable[Serving],
+    limit: Limits = NO_LIMITS,
+    *,
+    now: float,
 ) -> dict[str, Place]:
-    """Return where each run that waits stands, by all runs and all slices that serve the queue."""
+    """Return where each run that waits stands, by all runs and all slices that serve the queue.
+
+    `now` is in seconds since 1970.
+    """
     known = list(runs)
     serving = list(slices)
     states = {run.name: run.state for run in known}
     held = _held(known)
+    spent = {run.person: "" for run in known}
+    spent = {person: hours.over(limit, person, known, now) for person in spent}
     busy = _busy(known, serving)
     before: dict[frozenset[str], int] = {}
     kinds: dict[tuple[object, ...], _Fit] = {}
     found = {}
     for run in in_order(known):
-        kind = (run.slices, run.types, run.venv)
+        kind = (run.slices, run.types, run.venv, run.person)
         fit = kinds.get(kind) or kinds.setdefault(kind, _Fit.of(run, serving, busy))
-        why = _hindrance(run, states, fit, held.get(run.person, []), limit)
+        why = (
+            held_back(run, states)
+            or ("" if fit.names else fit.doing)
+            or spent[run.person]
+            or over(limit, run.person, held.get(run.person, ()), fit.least)
+            or over_at_once(run, held.get(run.person, ()))
+        )
         if why:
             found[run.name] = Place(0, why)
             continue
@@ -123,7 +147,7 @@ def _held(runs: Iterable[Submitted]) -> dict[str, list[Held]]:
     found: dict[str, list[Held]] = {}
     for run in runs:
         if run.owner is not None:
-            found.setdefault(run.person, []).append(Held(run.name, run.owner.chips))
+            found.setdefault(run.person, []).append(Held.of(run))
     return found
 
 
@@ -131,14 +155,6 @@ def _busy(runs: Iterable[Submitted], slices: Iterable[Serving]) -> dict[str, str
     """Return why each slice takes no run now."""
     found = {run.owner.slice: run.name for run in runs if run.owner is not None}
     return {**found, **{one.name: one.busy for one in slices if one.busy}}
-
-
-def _hindrance(
-    run: Submitted, states: Mapping[str, str], fit: _Fit, held: list[Held], limit: Limits
-) -> str:
-    """Return why a run cannot be taken whatever slice is idle; empty if it can."""
-    why = held_back(run, states) or ("" if fit.names else fit.doing)
-    return why or over(limit, run.person, held, fit.least)
 
 
 def _no_slice(run: Submitted, serving: list[Serving]) -> str:
@@ -152,6 +168,9 @@ def _no_slice(run: Submitted, serving: list[Serving]) -> str:
     if not left:
         among = f" of {_some(run.slices, 'and')}" if run.slices else ""
         return f"no slice{among} is {_some(run.types, 'or')}"
+    others = [one.keeps_out(run.person) for one in left]
+    if all(others):
+        return "; ".join(others[:MOST_SHOWN])
     return f"no slice has environment {run.venv}"
 
 

@@ -44,8 +44,10 @@ class People(Access):
             raise _exists(before or self.read(definition.name))
         return self._announced(done)
 
-    def stop(self, name: str, person: str) -> Submitted | None:
+    def stop(self, name: str, person: str, rule: str = "") -> Submitted | None:
         """Stop a run, or ask its owner to; return the state then. None: there is no such run.
+
+        `rule` is what fleet_queue.on_result said of it, if that is why.
 
         A run that is RUNNING in the answer ends when its owner reads the wish. Raises Refused.
         """
@@ -54,9 +56,9 @@ class People(Access):
             if seen is None or not seen.run.is_open:
                 return seen and seen.run
             if seen.run.state == RUNNING:
-                self._wish_to_stop(seen.run, person)
+                self._wish_to_stop(seen.run, person, rule)
                 return seen.run
-            done = self._stopped(seen, person)
+            done = self._stopped(seen, Wish(name, person, seen.run.round, 0.0, rule).why)
             if done is not None:
                 return done.run
         raise NoAnswer(f"{name} changes all the time: try again")
@@ -95,10 +97,10 @@ class People(Access):
                 self._asking.wait(number)
         raise NoAnswer(f"{name} is not written: try again")
 
-    def _wish_to_stop(self, run: Submitted, person: str) -> None:
+    def _wish_to_stop(self, run: Submitted, person: str, rule: str) -> None:
         wish, generation = self._wish(run.name)
         if wish is None or wish.round < run.round:
-            data = objects.wish_bytes(Wish(run.name, person, run.round, self._now()))
+            data = objects.wish_bytes(Wish(run.name, person, run.round, self._now(), rule))
             about = {"wish": data.decode("ascii")}
             # None: another one wishes it at the same time.
             self._asking.again(lambda: self._bucket.put(STOP + run.name, data, about, generation))

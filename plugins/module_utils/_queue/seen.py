@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import contextlib
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from . import objects
 from .bucket import Stored
-from .objects import RUNS, Refused, Submitted, Wish
+from .objects import RUNNING, RUNS, Refused, Submitted, Wish
 
 KNOWN = 20_000
 """Texts of states that are not read once more: a list mostly has what the last one had."""
@@ -49,8 +50,15 @@ def seen_of(found: Stored, run: Submitted, where: str = RUNS) -> Seen:
 
 
 def run_in(found: Stored) -> Submitted:
-    """Return the state that an object has in its metadata. Raises Refused."""
-    return _run_of(found.metadata.get("run", ""))
+    """Return the state that an object has in its metadata, and how far it is. Raises Refused."""
+    run = _run_of(found.metadata.get("run", ""))
+    told = found.metadata.get("progress")
+    if told is None or run.state != RUNNING:
+        return run
+    with contextlib.suppress(Refused):
+        said = objects.progress_of(told.encode("ascii", "replace"))
+        return replace(run, step=said.step, loss=said.loss)
+    return run
 
 
 @lru_cache(maxsize=KNOWN)

@@ -11,11 +11,12 @@ from . import claims, objects
 from .bucket import Stored
 from .claims import Node
 from .leading import LOST_ANSWER, Leading
+from .limits import WINDOW
 from .objects import ENDS, HOLDS, RUNNING, RUNS, STOP, WAITING, WAITS, Owner, Submitted, Wish
 from .seen import Listing, Seen, wish_in
 
-KEPT = 7 * 86400.0
-"""Seconds after its end in which a run is in the list of all."""
+KEPT = WINDOW
+"""Seconds after its end in which a run is in the list of all; there its chip hours are counted."""
 MOST_MOVED = 200
 """Runs that are moved out of it at a time."""
 
@@ -59,6 +60,7 @@ class Tending(Leading):
         self._tend_wishes(wishes, listing)
         self._tend_hints(hints, holds, listing)
         self._move_ended(listing)
+        self.listed = listing
         return listing
 
     # Parts
@@ -86,7 +88,7 @@ class Tending(Leading):
             if seen is None or wish is None or not _concerns(wish, seen.run):
                 self._quietly(self._bucket.delete, one.name, one.generation)
             elif seen.run.state == WAITING:
-                self._stopped(seen, wish.person)
+                self._stopped(seen, wish.why)
 
     def _tend_hints(
         self, hints: dict[str, Stored], holds: dict[str, Stored], listing: Listing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import click
@@ -42,7 +43,8 @@ def on_queue(report: Report) -> list[dict[str, Any]]:
     try:
         fleet = explained(lambda: queue_of(read_inventory()))
         runs = explained(lambda: fleet.opened().all().states)
-        needed = {name: one.why for name, one in fleet.coming(phases, resting, runs).items()}
+        found = fleet.coming(phases, resting, runs, time.time())
+        needed = {name: one.why for name, one in found.items()}
     except click.ClickException as error:
         why = dict.fromkeys(resting, error.message)
     return [

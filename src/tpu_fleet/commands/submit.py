@@ -77,6 +77,12 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
     help="A run for each value, or 1..3, which takes the place of {KEY}. Several combine.",
 )
 @click.option(
+    "--at-once",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Runs of the sweep at a time. [default: all]",
+)
+@click.option(
     "--on",
     multiple=True,
     metavar="TYPE|SLICE",
@@ -215,6 +221,7 @@ def place_of(one: Any, job: Submitting) -> str:
         f"on {', '.join(slices)}",
         f"checkpoints in {folder}" if folder else "no checkpoints",
         *([f"after {', '.join(one.after)}"] if one.after else []),
+        *([f"at most {one.at_once} at once"] if one.at_once else []),
     ]
     return ", ".join(parts)
 

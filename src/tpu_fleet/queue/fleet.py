@@ -78,7 +78,7 @@ class QueueOfFleet:
     @property
     def limits(self) -> Limits:
         """Return the limits of a person."""
-        return Limits(runs=self.queue.runs, chips=self.queue.chips)
+        return Limits(self.queue.runs, self.queue.chips, self.queue.chip_hours)
 
     def opened(self) -> Queue:
         """Return the operations on the queue."""
@@ -88,7 +88,10 @@ class QueueOfFleet:
         """Return the slices that serve the queue; one that has a run, or is away, is busy."""
         busy = {one.owner.slice: one.name for one in runs if one.state == RUNNING and one.owner}
         return [
-            Serving(name, kind, chips_of(kind), self._venvs_on(name), busy.get(name) or away)
+            Serving(
+                *(name, kind, chips_of(kind), self._venvs_on(name), busy.get(name) or away),
+                reserved=self.queue.reserved_for(name),
+            )
             for name, one in self.slices.items()
             for kind, away in [self._now(one)]
         ]
@@ -106,15 +109,22 @@ class QueueOfFleet:
         return frozenset(venv for venv, where in self.venvs.items() if not where or name in where)
 
     def coming(
-        self, phases: Mapping[str, str], resting: Sequence[str], runs: Iterable[Submitted]
+        self,
+        phases: Mapping[str, str],
+        resting: Sequence[str],
+        runs: Iterable[Submitted],
+        now: float,
     ) -> dict[str, Need]:
         """Return the resting slices that runs need, by the phases of all slices in a plan."""
         offers = [
-            Offer(name, one.types, self._venvs_on(name), RESTS if name in resting else UP)
+            Offer(
+                *(name, one.types, self._venvs_on(name), RESTS if name in resting else UP),
+                reserved=self.queue.reserved_for(name),
+            )
             for name, one in self.slices.items()
             if name in resting or phases.get(name) in COMES
         ]
-        found = needs(runs, offers, self.limits)
+        found = needs(runs, offers, self.limits, now=now)
         return {name: need for name, need in found.items() if name in resting}
 
     def node_of(self, owner: Owner) -> Node | None:

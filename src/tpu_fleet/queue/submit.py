@@ -130,7 +130,7 @@ class Submitting:
 
     def _places(self, new: Sequence[Submitted]) -> Mapping[str, Place]:
         runs = {**self.known, **{one.name: one for one in new}}.values()
-        return places(runs, self.fleet.serving(runs), self.fleet.limits)
+        return places(runs, self.fleet.serving(runs), self.fleet.limits, now=time.time())
 
     def send(self, submission: Submission, queue: Queue) -> None:
         """Write code, definitions and states; why a run was not written is in the submission.
@@ -180,6 +180,7 @@ def submit(
     *,
     name: str = "",
     sweep: Mapping[str, Sequence[Any]] | None = None,
+    at_once: int | None = None,
     on: Sequence[str] = (),
     after: Sequence[str] = (),
     priority: int = 0,
@@ -198,9 +199,10 @@ def submit(
     """Submit a run, or those of a sweep, to the queue of the fleet in this folder.
 
     A command is a list of words; a text is split as a shell would. `{KEY}` in it gets each value of
-    `sweep`, as {"lr": [1e-3, 3e-4]}. `on` has accelerator types and slices, `code` a folder (this
-    one by default, "none" for none), `key` the file of an SSH key, `options` more keys of a run, as
-    `hang_after="30m"`. `priority` is from 0 to 9, and 9 goes first; `max_hours` is in hours.
+    `sweep`, as {"lr": [1e-3, 3e-4]}, and at most `at_once` of these runs run at a time. `on` has
+    accelerator types and slices, `code` a folder (this one by default, "none" for none), `key` the
+    file of an SSH key, `options` more keys of a run, as `hang_after="30m"`. `priority` is from 0 to
+    9, and 9 goes first; `max_hours` is in hours.
 
     Raises SubmitError with all mistakes, QueueError and PlayError for a fleet without a queue,
     SignError without a key, and NoAnswer if the bucket does not answer. Of several runs, those that
@@ -213,7 +215,7 @@ def submit(
     given: dict[str, Any] = {
         "name": name, "on": list(on), "after": list(after), "priority": priority, "user": user,
         "checkpoint_dir": checkpoint_dir, "retries": retries, "secrets": list(secrets),
-        "max_hours": max_hours, "code": code, "venv": venv, **options,
+        "max_hours": max_hours, "code": code, "venv": venv, "at_once": at_once, **options,
     }  # fmt: skip
     wanted = wanted_of(
         {"command": command if isinstance(command, str) else list(command)}

@@ -10,10 +10,10 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import MOST_ARMS
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import VARIABLE_NAME
 
-MOST_RUNS = 1000
-"""Runs of one sweep."""
+MOST_RUNS = MOST_ARMS
 _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})")
 
 Arm = Mapping[str, str]

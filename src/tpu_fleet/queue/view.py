@@ -100,6 +100,10 @@ class QueueView:
             "types": list(run.types),
             "slices": list(run.slices),
             "venv": run.venv or None,
+            "sweep": run.sweep or None,
+            "parameters": dict(run.parameters),
+            "step": run.step,
+            "loss": run.loss,
         }
 
     def row(self, run: Submitted) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def _is_gone(fleet: QueueOfFleet, run: Submitted) -> bool:
 def view_of(fleet: QueueOfFleet, listing: Listing, now: float) -> QueueView:
     """Return a list of the queue with the order and the reasons of what waits."""
     runs = listing.states
-    where = places(runs, fleet.serving(runs), fleet.limits)
+    where = places(runs, fleet.serving(runs), fleet.limits, now=now)
     return QueueView(fleet.queue.address, runs, where, listing.refused, now)
 
 

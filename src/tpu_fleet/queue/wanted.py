@@ -41,6 +41,8 @@ class Wanted:
     command: Sequence[str] = ()
     name: str = ""
     sweep: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    at_once: int | None = None
+    """Runs of the sweep that may run at the same time."""
     on: Sequence[str] = ()
     """Accelerator types and slices."""
     after: Sequence[str] = ()
@@ -94,7 +96,7 @@ def definitions_of(
         raise SubmitError("\n".join(problems))
     try:
         found = [
-            _definition(wanted, code, request, name, arm, now)
+            _definition(wanted, code, request, name, arm, now, base if wanted.sweep else "")
             for name, arm in zip(names, arms, strict=True)
         ]
         for one in found:
@@ -106,7 +108,13 @@ def definitions_of(
 
 
 def _definition(
-    wanted: Wanted, code: str | None, request: Request, name: str, arm: Arm, now: float
+    wanted: Wanted,
+    code: str | None,
+    request: Request,
+    name: str,
+    arm: Arm,
+    now: float,
+    sweep: str,
 ) -> Definition:
     queue = request.fleet.queue
     slices, types = _apart(wanted.on, request.fleet)
@@ -127,6 +135,9 @@ def _definition(
         after=tuple(wanted.after),
         max_hours=wanted.max_hours,
         options=dict(wanted.options),
+        sweep=sweep,
+        at_once=wanted.at_once,
+        parameters=arm,
     )
 
 
@@ -175,6 +186,8 @@ def _about_command(wanted: Wanted) -> Iterator[str]:
         yield "command: it is missing. Write it after --, as -- python train.py"
     for key in unused(wanted.command, wanted.sweep) if wanted.command else ():
         yield f"--sweep {key}: the command has no {{{key}}}. Write it where the value belongs"
+    if wanted.at_once is not None and not wanted.sweep:
+        yield f"--at-once {wanted.at_once}: it is for a sweep. Add --sweep, or leave it out"
 
 
 def _about_names(
@@ -321,7 +334,7 @@ def _refuse_unfit(definition: Definition, fleet: QueueOfFleet) -> None:
 _TEXTS = Key("list", elements="str")
 FILE_KEYS: Mapping[str, Key] = {
     **{name: Key() for name in ("name", "venv", "user", "checkpoint_dir", "code")},
-    **{name: Key("int") for name in ("priority", "retries", "max_hours")},
+    **{name: Key("int") for name in ("priority", "retries", "max_hours", "at_once")},
     **dict.fromkeys(("on", "after", "secrets"), _TEXTS),
     "command": Key("any"),
     "sweep": Key("dict"),

@@ -38,7 +38,10 @@ def offers(
     """Return the slices that serve the queue, but for those that only a user brings."""
     declared = list(venvs)
     return [
-        Offer(one.name, _types(one), _venvs_on(declared, one.name), how, one.name in used)
+        Offer(
+            *(one.name, _types(one), _venvs_on(declared, one.name), how, one.name in used),
+            reserved=queue.reserved_for(one.name),
+        )
         for one in seen
         if queue.is_served_by(one.name)
         for how in [_how(one)]

@@ -70,9 +70,10 @@ class QueueLook:
         try:
             client = settings.client()
             found = self._read(Queue(self._opened(client, queue), pause=_asked_once), client, world)
+            limit = Limits(queue.runs, queue.chips, queue.chip_hours)
             used = on_queue.occupied(runs, {run.name for run in found})
             offers = on_queue.offers(self._state.seen, queue, settings.venvs, used)
-            self._needed = needs(found, offers, Limits(queue.runs, queue.chips))
+            self._needed = needs(found, offers, limit, now=world.now.timestamp())
             changed = on_queue.changes(self._state.seen, self._needed, may_wake)
             self._record(settings, client, changed, world)
         except (NoAnswer, TpuError) as error:

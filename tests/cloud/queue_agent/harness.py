@@ -188,7 +188,7 @@ class Lab:
         return {
             "slice": name, "zone": "us-central2-b", "node": f"node-{name}", "type": "v4-8",
             "chips": 4, "hosts": hosts, "worker": worker, "port": port, "queue": self.address,
-            "declared_first": True, "take_after": None, "limits": {"chips": None, "runs": None},
+            "declared_first": True, "take_after": None, "limits": {},
             "users": {"alice": ["alice", ME], "eve": ["eve"]}, "secrets": {},
             "people": ["alice", "eve"], "venvs": [], "venvs_elsewhere": [], "metadata": "",
             "training": {f"training_run_{key}": value for key, value in training.items()},

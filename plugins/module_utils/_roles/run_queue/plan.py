@@ -92,7 +92,8 @@ def _settings(
         "queue": queue["bucket"],
         "declared_first": queue.get("declared_first") is not False,
         "take_after": seconds_in(str(queue.get("take_after"))),
-        "limits": {key: limits.get(key) for key in ("chips", "runs")},
+        "limits": {key: limits.get(key) for key in ("chips", "runs", "chip_hours")},
+        "reserved": (queue.get("reserved") or {}).get(own["slice"]),
         "users": {person: [person, *(others.get(person) or ())] for person in persons},
         "secrets": queue.get("secrets") or {},
         "people": _names(_here(own["users"], own["slice"])),
@@ -141,7 +142,9 @@ def _secret_files(settings: str, key: str) -> list[dict[str, Any]]:
 
 
 def _files(own: Mapping[str, Any]) -> list[dict[str, Any]]:
-    signers = allowed_signers(_here(own["users"], own["slice"]))
+    reserved = ((own["queue"] or {}).get("reserved") or {}).get(own["slice"])
+    users = _here(own["users"], own["slice"])
+    signers = allowed_signers(one for one in users if reserved is None or one["name"] in reserved)
     return [
         {"path": FOLDER, "state": "directory", "mode": "0700"},
         {"path": f"{FOLDER}/allowed_signers", "mode": "0600", "content": signers},

@@ -21,6 +21,8 @@ UP = Offer("up", ("v4-8",), JAX)
 A, B = Offer("a", ("v4-8",), JAX, RESTS), Offer("b", ("v4-8",), JAX, RESTS)
 BIG = Offer("big", ("v5litepod-16", "v4-16"), JAX, RESTS)
 
+NOW = 1764413259.0
+
 
 def run(name: str, on: str = "", **more: Any) -> Submitted:
     waits = Submitted(name, "0" * 64, "alice", 0, 1.0, 1.0, nonce="0" * 32)
@@ -31,7 +33,7 @@ def run(name: str, on: str = "", **more: Any) -> Submitted:
 
 
 def names(*runs: Submitted, offers: Any = (A, UP, B, BIG), **limit: int) -> list[str]:
-    return sorted(needs(runs, offers, Limits(**limit)))
+    return sorted(needs(runs, offers, Limits(**limit), now=NOW))
 
 
 SMALL = {"types": ("v4-8",)}
@@ -77,9 +79,20 @@ def test_what_others_use_or_cannot_come_serves_none() -> None:
     assert names(run("r"), offers=[stuck]) == ["a"]
 
 
+def test_what_may_not_begin_needs_none() -> None:
+    for_bob = replace(A, reserved=frozenset({"bob"}))
+    assert names(run("r"), offers=[for_bob, B]) == ["b"]
+    assert names(run("r"), run("q", person="bob"), offers=[for_bob]) == ["a"]
+    arms = [run(f"lr-{n}", sweep="lr", at_once=2) for n in range(5)]
+    assert names(*arms, run("lr-9", on="up", sweep="lr", at_once=2)) == ["a"]
+    used = run("o", state=DONE, ended_at=NOW, used=((int(NOW) - 3600, int(NOW), 4 * 3600),))
+    assert names(used, run("r"), chip_hours=4) == []
+    assert names(used, run("r"), chip_hours=5) == ["up"]
+
+
 def test_a_need_says_how_many_runs_wait_for_what() -> None:
     runs = [run("r", slices=("a",), turn=1), run("s", **SMALL), run("t", types=("v4-16",))]
-    found = needs(runs, [A, BIG])
+    found = needs(runs, [A, BIG], now=NOW)
     assert found == {"a": Need("s", 2, "v4-8"), "big": Need("t", 1, "v4-16")}
     assert found["a"].why == "2 submitted runs wait for v4-8"
     assert found["big"].why == "1 submitted run waits for v4-16"

@@ -75,6 +75,8 @@ class Settings:
     """The sets of secrets that a person's runs may have."""
     people: frozenset[str]
     """Those of the persons who may use this slice."""
+    reserved: frozenset[str] | None
+    """The people whose runs alone this slice takes; None: those of all."""
     venvs: frozenset[str]
     venvs_elsewhere: frozenset[str]
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class Settings:
 
     def serving(self, busy: str) -> Serving:
         """Return this slice as one that serves the queue, and why it takes no run now."""
-        return Serving(self.slice, self.type, self.chips, self.venvs, busy)
+        return Serving(self.slice, self.type, self.chips, self.venvs, busy, self.reserved)
 
 
 def parse(found: Mapping[str, Any]) -> Settings:
@@ -109,17 +111,21 @@ def parse(found: Mapping[str, Any]) -> Settings:
     place = bucket_and_folder(found["queue"])
     if place is None:
         raise ValueError(f"{found['queue']} is no address of a bucket")
-    limits = found["limits"]
+    reserved = found.get("reserved")
     made: dict[str, Any] = {
         **{key: found[key] for key in _AS_IT_IS},
         **{key: found[key] for key in ("storage", "systemctl") if found.get(key)},
         **{key: frozenset(found[key]) for key in ("people", "venvs", "venvs_elsewhere")},
+        "reserved": None if reserved is None else frozenset(reserved),
         "users": {person: tuple(names) for person, names in found["users"].items()},
         "secrets": {person: tuple(names) for person, names in found["secrets"].items()},
         "hosts": tuple(found["hosts"]),
     }
     return Settings(
-        bucket=place[0], folder=place[1], limits=Limits(limits["runs"], limits["chips"]), **made
+        bucket=place[0],
+        folder=place[1],
+        limits=Limits(**found["limits"]),
+        **made,
     )
 
 

@@ -24,7 +24,9 @@ QUEUE: dict[str, Any] = {
     "retries": 0,
     "declared_first": False,
     "take_after": "1h",
-    "limits": {"chips": 64, "runs": 4},
+    "limits": {"chips": 64, "runs": 4, "chip_hours": 500},
+    "reserved": {"pair": ["alice", "lab"]},
+    "on_result": {"command": "python rule.py", "every": "2m"},
     "submit_as": {"alice": ["lab"]},
     "secrets": {"alice": ["wandb"]},
     "writers": ["user:alice@lab.example"],
@@ -50,7 +52,10 @@ def test_what_is_right() -> None:
         ({"bucket": "lab/q"}, "fleet_queue.bucket = 'lab/q': is not a bucket with a folder. Write"),
         ({"bucket": "gs://lab-{region}/q"}, "fleet_queue.bucket = 'gs://lab-{region}/q': is not a"),
         ({"bucket": "gs://lab/a b"}, "fleet_queue.bucket = 'gs://lab/a b': is not a bucket"),
-        ({"slices": ["par"]}, "fleet_queue.slices[0] = 'par': is not a slice of this fleet file."),
+        (
+            {"slices": ["par"], "reserved": {}},
+            "fleet_queue.slices[0] = 'par': is not a slice of",
+        ),
         ({"venv": "torch"}, "fleet_queue.venv = 'torch': is not a venv of this fleet file"),
         ({"user": "root"}, "fleet_queue.user = 'root': belongs to the system, and a person who"),
         ({"user": "bob"}, "fleet_queue.user = 'bob': is not a user of this fleet file."),
@@ -58,6 +63,24 @@ def test_what_is_right() -> None:
         ({"retries": "3"}, "fleet_queue.retries = '3': must be a whole number"),
         ({"take_after": "1m"}, "fleet_queue.take_after = '1m': is too small. Use 10m or more"),
         ({"limits": {"chips": 0}}, "fleet_queue.limits.chips = 0: is too small. Use 1 or more"),
+        ({"limits": {"chip_hours": 0}}, "fleet_queue.limits.chip_hours = 0: is too small. Use 1"),
+        (
+            {"reserved": {"par": ["lab"]}, "slices": None},
+            "fleet_queue.reserved.par = 'par': is not a",
+        ),
+        ({"reserved": {"solo": ["lab"]}}, "fleet_queue.reserved.solo = 'solo': does not serve the"),
+        ({"reserved": {"pair": []}}, "fleet_queue.reserved.pair = []: is not a list of names"),
+        ({"reserved": {"pair": "lab"}}, "fleet_queue.reserved.pair = 'lab': is not a list of na"),
+        ({"reserved": {"pair": ["bob"]}}, "fleet_queue.reserved.pair[0] = 'bob': is not a user of"),
+        ({"on_result": {"every": "2m"}}, "fleet_queue.on_result.command: is missing"),
+        (
+            {"on_result": {"command": "a '"}},
+            'fleet_queue.on_result.command = "a \'": is no command',
+        ),
+        (
+            {"on_result": {"command": "a", "every": "5s"}},
+            "fleet_queue.on_result.every = '5s': is too small. Use 1m or more",
+        ),
         ({"limits": {"chip": 4}}, "fleet_queue.limits.chip = 4: is not a known key. Did you mean"),
         ({"submit_as": {"bob": ["lab"]}}, "fleet_queue.submit_as.bob = 'bob': is not a user of"),
         ({"submit_as": {"alice": "lab"}}, "fleet_queue.submit_as.alice = 'lab': is not a list of"),
@@ -77,7 +100,8 @@ def test_what_is_wrong(change: dict[str, Any], words: str) -> None:
 def test_as_data() -> None:
     queue = FleetQueue.read(QUEUE)
     assert queue == FleetQueue(
-        *("lab-ckpt", "queue/", ("pair",), "jax", "lab", 0, False, 3600.0, 64, 4),
+        *("lab-ckpt", "queue/", ("pair",), "jax", "lab", 0, False, 3600.0, 64, 4, 500),
+        {"pair": ("alice", "lab")},
         {"alice": ("lab",)},
         {"alice": ("wandb",)},
         {"writers": ("user:alice@lab.example",), "readers": ("group:lab@lab.example",)},

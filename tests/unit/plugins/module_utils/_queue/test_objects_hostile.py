@@ -100,7 +100,8 @@ def test_good_runs_are_done_beside_bad_objects(part: int) -> None:
         bucket.asked.clear()
         listing = queue.tend(OWNER, (), 600.0, lambda _owner: Node("PREEMPTED", "n"))
         queue.said()
-        order.places(listing.states, [PAIR], Limits(runs=1))
+
+        order.places(listing.states, [PAIR], Limits(runs=1, chip_hours=9), now=1764413290.0)
         limits.turn_of("alice", 0, listing.states)
         done = []
         while mine := queue.claim_next(PAIR, OWNER, Limits(runs=2)):

@@ -314,6 +314,114 @@ def test_two_that_claim_at_once_keep_the_limit(bucket: Lossy, clock: Clock) -> N
     assert [run.state for run in one.all().states] == ["running", "waiting"]
 
 
+def arms(queue: Queue, count: int, at_once: int | None, sweep: str = "lr", **more: Any) -> None:
+    for number in range(1, count + 1):
+        submit(queue, f"{sweep}-{number}", sweep=sweep, at_once=at_once, **more)
+
+
+def test_of_a_sweep_no_more_arms_run_than_it_may(queue: Queue) -> None:
+    arms(queue, 4, at_once=2)
+    submit(queue, "other")
+    first, second = take(queue), take(queue)
+    assert take(queue).run.name == "other"
+    assert queue.claim_next(PAIR, owner_of(PAIR)) is None
+    queue.finish(first, Outcome(objects.DONE))
+    assert take(queue).run.name == "lr-3"
+    assert queue.claim_next(PAIR, owner_of(PAIR)) is None
+    assert second.run.name == "lr-2"
+
+
+def test_two_that_claim_arms_at_once_keep_the_maximum_and_try_no_other_arm(
+    bucket: Lossy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sees the other only after its own claim, as it lists what has slices once more."""
+    one, other = new_queue(bucket, clock), new_queue(bucket, clock)
+    arms(one, 9, at_once=1)
+    real, hidden = Queue.holds, [[]]
+    monkeypatch.setattr(
+        Queue, "holds", lambda self, person: hidden.pop() if hidden else real(self, person)
+    )
+    taken = take(other, SOLO)
+    hidden.append([])
+    bucket.asked.clear()
+    assert one.claim_next(PAIR, owner_of(PAIR)) is None
+    assert bucket.asked["put"] < 8
+    runs = {seen.run.name: seen.run for seen in one.all().runs.values()}
+    assert [name for name, run in runs.items() if run.owner] == [taken.run.name]
+    assert all(run.reason == "" for run in runs.values())
+
+
+def test_one_who_has_used_the_chip_hours_begins_no_run_until_they_are_old(
+    queue: Queue, bucket: Lossy, clock: Clock
+) -> None:
+    clock.now = 1764413259.0
+    limit = Limits(chip_hours=8)
+    for name in ("a", "b", "c"):
+        submit(queue, name)
+    mine = take(queue, limit=limit)
+    clock.now += 1.5 * 3600
+    queue.finish(mine, Outcome(objects.DONE))
+    queue.tend()
+    bucket.asked.clear()
+    assert take(queue, limit=limit).run.name == "b"
+    assert bucket.asked["list"] == 1
+    submit(queue, "z", "zoe")
+    clock.now += 3600
+    assert take(queue, limit=limit).run.name == "z"
+    assert queue.claim_next(PAIR, owner_of(PAIR), limit) is None
+
+
+def test_a_slice_that_is_reserved_takes_no_run_of_others(queue: Queue) -> None:
+    submit(queue, "a-1")
+    submit(queue, "b-1", "bob")
+    only = replace(PAIR, reserved=frozenset({"bob"}))
+    assert take(queue, only).run.name == "b-1"
+    assert queue.claim_next(only, owner_of(only)) is None
+    assert take(queue).run.name == "a-1"
+
+
+def test_a_hint_that_hides_for_whom_or_what_a_run_is_leads_to_no_claim(
+    queue: Queue, bucket: Lossy
+) -> None:
+    submit(queue, "a-1", types=("v4-16",))
+    (name,) = names(bucket, "waiting/")
+    seen = queue.read("a-1")
+    assert seen is not None
+    bucket.put(name, b"", {"run": objects.run_text(replace(seen.run, types=()))})
+    assert queue.claim_next(PAIR, owner_of(PAIR)) is None
+
+
+def test_all_see_how_far_a_run_is(queue: Queue, bucket: Lossy) -> None:
+    submit(queue, "lr-1")
+    mine = queue.renew(take(queue), objects.Progress(7, 0.25))
+    assert mine is not None
+    (run,) = queue.all().states
+    assert (run.step, run.loss) == (7, 0.25)
+    bad = {"progress": '{"loss":1e999,"step":9}'}
+    assert bucket.patch("runs/lr-1", bad, mine.generation, mine.metageneration)
+    (run,) = queue.all().states
+    assert (run.state, run.step, run.loss) == ("running", None, None)
+    found = queue.read("lr-1")
+    assert found is not None
+    queue.finish(mine._replace(metageneration=found.metageneration), Outcome(objects.DONE))
+    (run,) = queue.all().states
+    assert (run.state, run.step, run.loss) == ("done", 7, 0.25)
+
+
+def test_a_rule_is_the_reason_of_what_it_stops(queue: Queue) -> None:
+    submit(queue, "lr-1")
+    submit(queue, "lr-2")
+    mine = take(queue)
+    for name in ("lr-1", "lr-2"):
+        queue.stop(name, "alice", "median 0.4")
+    wish = queue.wish(mine.run)
+    assert wish is not None
+    assert wish.why == "stopped by on_result: median 0.4"
+    waited = queue.read("lr-2")
+    assert waited is not None
+    assert waited.run.reason == "stopped by on_result: median 0.4"
+
+
 def test_a_false_hint_keeps_no_limit(queue: Queue, bucket: Lossy) -> None:
     submit(queue, "lr")
     bucket.put("running/alice/gone/1", b"", {"chips": "4"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -42,6 +43,23 @@ def test_a_slice_that_does_not(queue: dict[str, Any]) -> None:
     assert not found["serves"]
     assert found["secret_files"] == []
     assert {file["state"] for file in found["files"]} == {"absent"}
+
+
+def test_on_a_reserved_slice_no_one_elses_signature_counts() -> None:
+    users = [{"name": one, "keys": [KEY]} for one in ("alice", "bob")]
+    for reserved, signers in (({"pair": ["bob"]}, ["bob"]), ({"solo": ["bob"]}, ["alice", "bob"])):
+        given = {**variables(reserved=reserved), "run_queue_users": users}
+        found = plan(given, DEFAULTS)
+        files = {file["path"]: file.get("content", "") for file in found["files"]}
+        lines = files[f"{FOLDER}/allowed_signers"].splitlines()
+        assert [line.split()[0] for line in lines] == signers
+        only = json.loads(found["settings"])["reserved"]
+        assert only == (["bob"] if "pair" in reserved else None)
+
+
+def test_limits_are_given_to_the_machine() -> None:
+    found = json.loads(plan(variables(limits={"chip_hours": 9}), DEFAULTS)["settings"])
+    assert found["limits"] == {"chips": None, "runs": None, "chip_hours": 9}
 
 
 def test_a_time_is_seconds_or_none() -> None:

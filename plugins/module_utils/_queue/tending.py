@@ -17,6 +17,8 @@ from .seen import Listing, Seen, wish_in
 
 KEPT = WINDOW
 """Seconds after its end in which a run is in the list of all; there its chip hours are counted."""
+SETTLED = 120.0
+"""Seconds for which its end was seen before it is moved: a late write finds it where it was."""
 MOST_MOVED = 200
 """Runs that are moved out of it at a time."""
 
@@ -73,7 +75,7 @@ class Tending(Leading):
         if by.here and owner.is_same_machine(by.here):
             return "" if run.name in by.held else LOST_ANSWER
         node = by.nodes(owner)
-        quiet = self._silence.of(run.name, *seen[1:], listing.sent, listing.got)
+        quiet = self._unchanged(seen, listing)
         return (
             (by.here and claims.recreated(owner, by.here))
             or (node and claims.gone_by_api(owner, node))
@@ -112,10 +114,16 @@ class Tending(Leading):
         old = [
             seen
             for name, seen in listing.runs.items()
-            if (seen.run.ended_at or since) < since and name not in needed
+            if self._unchanged(seen, listing) >= SETTLED
+            and (seen.run.ended_at or since) < since
+            and name not in needed
         ]
         for seen in old[:MOST_MOVED]:
             self._quietly(self._move, seen)
+
+    def _unchanged(self, seen: Seen, listing: Listing) -> float:
+        """Return for how long this one saw a state as it is, by a clock that no user sets."""
+        return self._silence.of(seen.run.name, *seen[1:], listing.sent, listing.got)
 
     def _move(self, seen: Seen) -> None:
         text = objects.run_text(seen.run)

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import (
     claims,
     costs,
+    hours,
     leading,
     limits,
     objects,
@@ -49,7 +50,18 @@ LINE = Shape(60, 1, trouble=6000.0, work=(20.0, 60.0), between=1e9, limit=limits
 ZOMBIES = Shape(
     *(40, 6), trouble=6000.0, work=(30.0, 120.0), tend=60.0, between=100.0, take_after=True
 )
-SHAPES = (Shape(), SMALL, RACES, BY_TIME, MEDDLED, LIMITED, LINE, ZOMBIES)
+ARMS = replace(RACES, batch=5, at_once=2, limit=limits.NO_LIMITS)
+RESERVED = replace(SMALL, reserved=True)
+HOURS = Shape(
+    *(15, 3),
+    trouble=5000.0,
+    work=(200.0, 700.0),
+    batch=3,
+    limit=limits.Limits(chip_hours=1, window=3000.0),
+    has_jumps=False,
+)
+RULED = replace(HOURS, at_once=1, reserved=True)
+SHAPES = (Shape(), SMALL, RACES, BY_TIME, MEDDLED, LIMITED, LINE, ZOMBIES, ARMS, RULED)
 WORLDS = 1000 if RUNS > 1000 else len(SHAPES)
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -164,10 +176,43 @@ def overlook_what_is_before(patch: pytest.MonkeyPatch) -> None:
 def look_at_limits_before_the_claim_only(patch: pytest.MonkeyPatch) -> None:
     real = Queue.over_limit
 
-    def over_limit(self: Any, person: str, limit: Any, chips: int, but: str = "") -> str:
-        return "" if but else real(self, person, limit, chips)
+    def over_limit(self: Any, run: Any, limit: Any, chips: int, holds: Any = None) -> str:
+        return "" if holds is None else real(self, run, limit, chips, holds)
 
     patch.setattr(Queue, "over_limit", over_limit)
+
+
+def overlook_the_maximum_of_a_sweep(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(limits, "over_at_once", lambda _run, _held: "")
+
+
+def take_what_is_not_for_a_slice(patch: pytest.MonkeyPatch) -> None:
+    real = order.unfit
+    patch.setattr(order, "unfit", lambda run, slice_: real(run, replace(slice_, reserved=None)))
+
+
+def note_no_hours(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(hours, "noted", lambda run, _now: run.used)
+
+
+def count_the_hours_of_what_has_ended_only(patch: pytest.MonkeyPatch) -> None:
+    real = hours.over
+
+    def over(limit: Any, person: str, runs: Any, now: float) -> str:
+        return real(limit, person, [run for run in runs if not run.is_open], now)
+
+    patch.setattr(hours, "over", over)
+
+
+def count_hours_by_the_first_list(patch: pytest.MonkeyPatch) -> None:
+    real = Queue.over_hours
+
+    def over_hours(self: Any, person: str, limit: Any) -> str:
+        kept = self.__dict__.setdefault("kept", self.listed or self.all())
+        self.listed = replace(kept, sent=1e12)
+        return real(self, person, limit)
+
+    patch.setattr(Queue, "over_hours", over_hours)
 
 
 def note_no_slice_of_a_person(patch: pytest.MonkeyPatch) -> None:
@@ -270,6 +315,13 @@ BROKEN: list[tuple[Break, Shape, str, int]] = [
     (overlook_what_is_before, SMALL, "was done", 9),
     (look_at_limits_before_the_claim_only, LIMITED, "more than the limit", 6),
     (note_no_slice_of_a_person, LIMITED, "more than the limit", 1),
+    (look_at_limits_before_the_claim_only, ARMS, "one arm too many", 1),
+    (overlook_the_maximum_of_a_sweep, ARMS, "one arm too many", 1),
+    (note_no_slice_of_a_person, ARMS, "one arm too many", 1),
+    (take_what_is_not_for_a_slice, RESERVED, "slice that is reserved", 1),
+    (note_no_hours, HOURS, "chip hours were used up", 1),
+    (count_the_hours_of_what_has_ended_only, HOURS, "chip hours were used up", 1),
+    (count_hours_by_the_first_list, HOURS, "chip hours were used up", 1),
     (let_one_person_go_first, LINE, "was overtaken", 6),
     (count_what_the_machine_did, SMALL, "was counted that is none", 1),
     (repair_nothing, SMALL, "does not end", 11),

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from simulation.queue_world import Program, QueueWorld, Slice, Sweep
 
 PEOPLE = 3
+LATE = 800.0
+"""Seconds of which a leader may not know yet who used chips."""
 PROMPT = 90.0
 """Seconds after a wish to stop a run after which its end is no success."""
 
@@ -36,6 +38,9 @@ class Rules:
         self._order: dict[str, int] = {}
         self._waiting: dict[int, dict[str, objects.Submitted]] = {}
         self.given_back = 0
+        self._since: dict[str, tuple[float, int]] = {}
+        self._used: list[tuple[str, float, float, int]] = []
+        self._thawed: dict[str, float] = {}
 
     def broke(self, what: str) -> None:
         """Note what is not as it must be."""
@@ -54,6 +59,7 @@ class Rules:
         old = objects.run_of(before.data) if before else None
         self.tell(f"{host.name}: {new.name} {new.state} claim {new.claims} {new.reason}")
         self._step(old, new)
+        self._note_use(new)
         self.states[new.name] = new
         self._order.setdefault(new.name, len(self._order))
         self._waiting.setdefault(new.priority, {}).pop(new.name, None)
@@ -77,6 +83,15 @@ class Rules:
             self.broke(f"{new.name} was taken from one that has it")
         if new.state == objects.WAITING and old.state == objects.RUNNING:
             self.given_back += 1
+
+    def _note_use(self, new: objects.Submitted) -> None:
+        """Keep for how long which slice had a run."""
+        now = self._world.clockwork.now
+        if new.owner is not None:
+            self._since.setdefault(new.name, (now, new.owner.chips))
+        elif new.name in self._since:
+            begun, chips = self._since.pop(new.name)
+            self._used.append((new.person, begun, now, chips))
 
     def _ended(self, host: Any, new: objects.Submitted) -> None:
         self.open.discard(new.name)
@@ -108,6 +123,10 @@ class Rules:
         self._programs.append(program)
         self._alone(program)
         self._within_limits(program, run)
+        self._within_at_once(program, run)
+        self._within_hours(program, run)
+        if program.slice.serving.keeps_out(run.person):
+            self.broke(f"{run.name} is on a slice that is reserved")
         for name in run.after:
             before = self.states.get(name)
             if before is None or before.state != objects.DONE:
@@ -115,6 +134,7 @@ class Rules:
 
     def thawed(self, slice_: Slice) -> None:
         """Judge a program that goes on because its machine does."""
+        self._thawed[slice_.name] = self._world.clockwork.now
         if slice_.program:
             self._alone(slice_.program)
 
@@ -133,6 +153,35 @@ class Rules:
         if limits.over(limit, run.person, held, program.slice.serving.chips):
             self.broke(f"{run.person} has more than the limit")
 
+    def _within_at_once(self, program: Program, run: objects.Submitted) -> None:
+        if run.at_once is None:
+            return
+        now = self._world.clock()
+        alive = [one.run for one in self._programs if one.may_run(now) and one.run != program.run]
+        same = [name for name in alive if self._swept(name) == self._swept(run.name)]
+        if len(same) + 1 > run.at_once:
+            self.broke(f"{run.name} is one arm too many beside {sorted(same)}")
+
+    def _swept(self, name: str) -> tuple[str, float]:
+        definition = self._world.truth[name].definition
+        return definition.sweep, definition.submitted_at
+
+    def _within_hours(self, program: Program, run: objects.Submitted) -> None:
+        limit, now = self._world.limit, self._world.clockwork.now
+        if limit.chip_hours is None or now - self._thawed.get(program.slice.name, -LATE) < LATE:
+            return
+        open_ = [
+            (name.split("-")[0], begun, now, chips) for name, (begun, chips) in self._since.items()
+        ]
+        first, last = now - limit.window, now - LATE
+        used = sum(
+            chips * max(0.0, min(end, last) - max(begun, first))
+            for person, begun, end, chips in (*self._used, *open_)
+            if person == run.person
+        )
+        if used >= limit.chip_hours * 3600:
+            self.broke(f"{run.name} began although {used / 3600:.1f} chip hours were used up")
+
     # People
 
     def submits(self, definition: objects.Definition, sweep: Sweep) -> None:
@@ -148,7 +197,9 @@ class Rules:
 
     def _overtakes(self, new: objects.Submitted) -> None:
         """Count which runs are overtaken by one that was submitted later."""
-        if self._world.limit != limits.NO_LIMITS or new.round > 1:
+        shape = self._world.shape
+        is_plain = self._world.limit == limits.NO_LIMITS and not shape.at_once
+        if not is_plain or shape.reserved or new.round > 1:
             return
         mine = self._order[new.name]
         for name, run in self._waiting[new.priority].items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +56,12 @@ class Shape:
     """None: one that is drawn."""
     is_calm: bool = False
     """Whether nothing goes wrong, and no clock."""
+    at_once: int | None = None
+    """Arms of what a person submits in one go that may run at the same time."""
+    reserved: bool = False
+    """Whether the first slice takes runs of the first person alone."""
+    has_jumps: bool = True
+    """Whether clocks are set wrong."""
     take_after: bool | None = None
     """Whether time counts as evidence; None: in every second world."""
 
@@ -170,6 +176,7 @@ class Slice(Host):
         self.world = world
         self.type = world.chance.choice(tuple(TYPES))
         self.zone = ZONES[0]
+        self.is_reserved = world.shape.reserved and not number
         self.nodes = self.boots = 0
         self.state = ""
         self.disk: dict[str, Any] = {}
@@ -186,7 +193,8 @@ class Slice(Host):
     @property
     def serving(self) -> Serving:
         """Return what it can run."""
-        return Serving(self.name, self.type, TYPES[self.type], frozenset({"jax"}))
+        only = frozenset(PEOPLE[:1]) if self.is_reserved else None
+        return Serving(self.name, self.type, TYPES[self.type], frozenset({"jax"}), reserved=only)
 
     # Its life
 
@@ -442,7 +450,7 @@ class QueueWorld:
             name = f"{person}-{first}"
             for number in range(first, min(count, first + shape.batch)):
                 definition = self._drawn(host, person, number, is_steady)
-                self._submit(queue, definition, sweep)
+                self._submit(queue, self._arm(definition, name), sweep)
             while is_steady and self.clockwork.now < shape.trouble and self.is_open(name):
                 self.clockwork.sleep(20.0)
             if not is_steady and chance.random() < shape.meddle:
@@ -457,13 +465,27 @@ class QueueWorld:
         own = [f"{person}-{before}" for before in range(max(0, number - 10), number)]
         after = (chance.choice(own),) if own and chance.random() < 0.15 else ()
         types = (chance.choice(tuple(TYPES)),) if chance.random() < 0.2 else ()
-        fits = any(not types or one.type in types for one in self.slices)
+        others = [one for one in self.slices if not one.serving.keeps_out(person)]
+        fits = any(not types or one.type in types for one in others)
         priority = chance.choice((0, 0, 0, 3))
         return Definition(
             *(f"{person}-{number}", person, person, ("true",), "jax", self.wall(host)),
             after=() if is_steady else after,
             types=types if fits else (),
             priority=0 if is_steady else priority,
+        )
+
+    def _arm(self, definition: Definition, first: str) -> Definition:
+        """Return a run as an arm of what begins with the first, where sweeps have a maximum."""
+        if self.shape.at_once is None:
+            return definition
+        begun = self.truth[first].definition.submitted_at if first in self.truth else None
+        return replace(
+            definition,
+            sweep=definition.person,
+            at_once=self.shape.at_once,
+            after=(),
+            submitted_at=definition.submitted_at if begun is None else begun,
         )
 
     def wall(self, host: Host) -> float:
@@ -617,7 +639,7 @@ class QueueWorld:
         for host in controllers:
             self.clockwork.spawn(host, partial(self.controls, host))
         self.weather.is_calm = self.shape.is_calm
-        if not self.shape.is_calm:
+        if not self.shape.is_calm and self.shape.has_jumps:
             self.clockwork.spawn(self.network, lambda: self.jumps([*people, *self.slices]))
         for slice_ in self.slices:
             slice_.create()

@@ -114,6 +114,9 @@ def test_each_arm_has_its_command_and_its_checkpoints() -> None:
     found = made(wanted)
     assert [(one.name, one.command[1]) for one in found] == [("lr-1", "--lr=1"), ("lr-2", "--lr=2")]
     assert found[1].checkpoint_dir == "gs://lab/queue/checkpoints/lr-2"
+    assert [(one.sweep, one.at_once) for one in found] == [("lr", None)] * 2
+    assert [one.parameters for one in found] == [{"lr": "1"}, {"lr": "2"}]
+    assert {one.at_once for one in made(replace(wanted, at_once=1))} == {1}
     own = made(replace(wanted, checkpoint_dir="gs://lab/{name}/lr{lr}"))
     assert [one.checkpoint_dir for one in own] == ["gs://lab/lr-1/lr1", "gs://lab/lr-2/lr2"]
 
@@ -149,6 +152,7 @@ def test_a_run_without_a_name_has_that_of_its_program(command: list[str], name: 
             "--name ended: ended exists and is stopped. Give another name, or take",
         ),
         ({"sweep": {"lr": ["1"]}}, "--sweep lr: the command has no {lr}. Write it where"),
+        ({"at_once": 2}, "--at-once 2: it is for a sweep. Add --sweep, or leave it out"),
         ({"on": ["par"]}, "--on par: it is neither a slice that serves the queue nor the type of"),
         ({"on": ["v4-32"]}, "--on v4-32: no slice that serves the queue has this type. Did you"),
         ({"venv": "jaxx"}, "--venv jaxx: it is not in fleet_venvs. Did you mean jax?"),
@@ -186,6 +190,21 @@ def test_runs_of_a_sweep_never_share_checkpoints() -> None:
     wanted = replace(WANTED, command=["{lr}"], sweep={"lr": ["1", "2"]})
     (line,) = refused(replace(wanted, checkpoint_dir="gs://lab/x"))
     assert line.endswith("several runs would write to one folder. Put {name} in it")
+
+
+def test_values_that_are_too_long_for_a_state_are_refused() -> None:
+    wanted = replace(WANTED, command=["{text}"], sweep={"text": ["x" * 999]})
+    (line,) = refused(wanted)
+    assert line.endswith("900 letters in all: put longer ones into a file.")
+
+
+def test_a_slice_that_is_reserved_for_others_is_no_place() -> None:
+    queue = replace(QUEUE, reserved={"pair": ("team",), "solo": ("alice",)})
+    fleet = replace(FLEET, queue=queue)
+    with pytest.raises(SubmitError, match="pair is reserved for team"):
+        definitions_of(replace(WANTED, on=["pair"]), None, Request(fleet, "alice", {}), NOW)
+    (found,) = definitions_of(replace(WANTED, on=["solo"]), None, Request(fleet, "alice", {}), NOW)
+    assert found.slices == ("solo",)
 
 
 def test_a_person_whose_name_is_no_user_of_the_fleet() -> None:

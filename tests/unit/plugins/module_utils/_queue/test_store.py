@@ -532,11 +532,28 @@ def test_what_ended_long_ago_leaves_the_list_and_is_found_by_name(
     assert take(queue).run.name == "done"
 
 
+def test_one_whose_clock_is_wrong_moves_nothing_that_it_has_just_seen(
+    queue: Queue, bucket: Lossy, clock: Clock
+) -> None:
+    submit(queue, "lr")
+    assert queue.stop("lr", "alice")
+    ahead = new_queue(bucket, clock)
+    ahead._now = lambda: clock.now + 10**6
+    ahead.tend()
+    clock.now += tending.SETTLED - 1
+    ahead.tend()
+    assert set(queue.all().runs) == {"lr"}
+    clock.now += 1
+    ahead.tend()
+    assert set(queue.all().runs) == set()
+
+
 def test_a_run_that_is_retried_while_it_is_moved_stays(
     queue: Queue, bucket: Lossy, clock: Clock
 ) -> None:
     submit(queue, "lr")
     queue.finish(take(queue), Outcome(objects.FAILED))
+    queue.tend()
     clock.now += tending.KEPT + 1
 
     def retried(method: str, name: str) -> str:

@@ -20,12 +20,16 @@ DEFINITION = objects.Definition(
     types=("v4-8",),
     after=("lr-0",),
     options={"hang_after": "10m", "no_retry_exit_codes": [2]},
+    sweep="lr",
+    at_once=2,
+    parameters={"lr": "1e-3"},
 )
 OWNER = objects.Owner("pair", "us-central2-b", "v4-8", 4, "n-1", "b-1")
 WAITS = replace(objects.of_definition(DEFINITION, 3, "0" * 32, 1764413260.0), after=())
 RUNS = claims.claimed(WAITS, OWNER, "1" * 32, 1764413270.0)
 ENDED = claims.finished(RUNS, claims.Outcome(objects.FAILED, "exit 1", 1), "2" * 32, 1764413280.0)
-WISH = objects.Wish("lr-1", "bob", 1, 1764413290.0)
+WISH = objects.Wish("lr-1", "bob", 1, 1764413290.0, "median 0.4")
+PROGRESS = objects.Progress(7, 0.25)
 
 # What a value may be replaced by, as JSON.
 VALUES = [
@@ -53,7 +57,8 @@ def texts() -> list[str]:
     signed = objects.signed_bytes(objects.Signed(definition, "signature")).decode()
     states = [objects.run_text(run) for run in (WAITS, RUNS, ENDED)]
     doing = objects.doing_bytes(DOING).decode()
-    return [definition, signed, *states, objects.wish_bytes(WISH).decode(), doing]
+    others = [objects.wish_bytes(WISH).decode(), objects.progress_text(PROGRESS)]
+    return [definition, signed, *states, *others, doing]
 
 
 def spoilt(chance: random.Random, text: str) -> bytes:

@@ -16,7 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serv
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Exists, Queue
 from memory_bucket import MemoryBucket
 
-from .hostile_objects import NAMES, OWNER, VALUES, spoilt, texts
+from .hostile_objects import NAMES, OWNER, RUNS, VALUES, spoilt, texts
 
 CASES, PARTS = 500, 10
 PAIR = Serving("pair", "v4-8", 4, frozenset({"jax"}))
@@ -27,6 +27,7 @@ READERS: list[tuple[Callable[[bytes], Any], Callable[[Any], str | bytes]]] = [
     (objects.run_of, objects.run_text),
     (objects.wish_of, objects.wish_bytes),
     (objects.doing_of, objects.doing_bytes),
+    (objects.progress_of, objects.progress_text),
 ]
 
 
@@ -85,9 +86,9 @@ def put_hostile(chance: random.Random, bucket: MemoryBucket) -> None:
     for _ in range(chance.choice((1, 3, 10))):
         name, data = chance.choice(NAMES), spoilt(chance, chance.choice(texts()))
         shown = data.decode("utf-8", "replace")
-        about = chance.choice(
-            ({}, {"run": shown}, {"wish": shown, "chips": "9" * 9}, {"run": ""}, {"doing": shown})
-        )
+        states = ({"run": shown}, {"run": objects.run_text(RUNS), "progress": shown}, {"run": ""})
+        others = ({}, {"wish": shown, "chips": "9" * 9}, {"doing": shown})
+        about = chance.choice((*others, *states))
         bucket.put(name, data if chance.random() < 0.8 else b"", about)
 
 
@@ -100,7 +101,6 @@ def test_good_runs_are_done_beside_bad_objects(part: int) -> None:
         bucket.asked.clear()
         listing = queue.tend(OWNER, (), 600.0, lambda _owner: Node("PREEMPTED", "n"))
         queue.said()
-
         order.places(listing.states, [PAIR], Limits(runs=1, chip_hours=9), now=1764413290.0)
         limits.turn_of("alice", 0, listing.states)
         done = []

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pwd
@@ -432,8 +433,11 @@ def run(
     uid: Optional[int] = None,
     still: float = STILL,
     unwanted: Optional[threading.Event] = None,
+    given: bytes = b"",
 ) -> Done:
     """Run a program without a terminal and with only this environment; return its output.
+
+    It reads `given` from its standard input.
 
     Raise TimeLimitError if it takes longer than `seconds`, UserError if its output exceeds
     `most_bytes`, and OSError if it cannot be started. Afterwards, kill what is left of its process
@@ -444,12 +448,13 @@ def run(
     """
     # The program inherits the mask of this thread, which may have blocked them.
     mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    source = _source(given)
     try:
         # The caller may not be a module, so there may be no run_command.
         # pylint: disable-next=ansible-bad-function
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
@@ -458,6 +463,7 @@ def run(
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(source)
     try:
         pulse = Pulse(process.pid, uid, still) if uid else None
         deadline = time.monotonic() + seconds
@@ -477,6 +483,21 @@ def run(
     return Done(process.returncode, out, err)
 
 
+def _source(given: bytes) -> int:
+    """Return a file to read this from, which its reader cannot change."""
+    if not given:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    whole = os.memfd_create("given", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    left = memoryview(given)
+    while left:
+        left = left[os.write(whole, left) :]
+    fcntl.fcntl(
+        whole, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    )
+    os.lseek(whole, 0, os.SEEK_SET)
+    return whole
+
+
 def run_as(
     user: Union[str, pwd.struct_passwd],
     command: List[str],
@@ -485,11 +506,13 @@ def run_as(
     seconds: float = SECONDS,
     most_bytes: int = MOST_BYTES,
     unwanted: Optional[threading.Event] = None,
+    given: bytes = b"",
 ) -> Done:
     """Run a program as a user; see run() and command_as()."""
     account = pwd.getpwnam(user) if isinstance(user, str) else user
     words = command_as(account, command, environment)
-    return run(words, seconds=seconds, most_bytes=most_bytes, uid=account.pw_uid, unwanted=unwanted)
+    limits: Dict[str, Any] = {"seconds": seconds, "most_bytes": most_bytes, "unwanted": unwanted}
+    return run(words, uid=account.pw_uid, given=given, **limits)
 
 
 def _read_both(

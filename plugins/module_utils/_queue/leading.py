@@ -15,6 +15,7 @@ from .claims import TEND, Outcome
 from .limits import NO_LIMITS, Held, Limits
 from .objects import (
     HOLDS,
+    MOST_ARMS,
     RUNS,
     STOPPED,
     WAITING,
@@ -26,7 +27,7 @@ from .objects import (
     Submitted,
 )
 from .order import Serving
-from .seen import Listing, Seen, run_in
+from .seen import Listing, Seen, run_in, seen_of
 
 FIRST_PAGE = 100
 """Runs that wait in the first page that a leader lists."""
@@ -133,6 +134,16 @@ class Leading(Access):
         if self.listed is None or self._clock() - self.listed.sent > 2 * TEND:
             self.listed = self.all()
         return hours.over(limit, person, self.listed.states, self._now())
+
+    def arms(self, run: Submitted) -> list[Submitted]:
+        """Return all arms of a run's sweep, as far as they are, by one list."""
+        found = []
+        for one in self._asking.pages(self._bucket, f"{RUNS}{run.sweep}-"):
+            with contextlib.suppress(Refused):
+                arm = seen_of(one, run_in(one)).run
+                if (arm.person, *arm.swept) == (run.person, *run.swept):
+                    found.append(arm)
+        return found[:MOST_ARMS]
 
     def holds(self, person: str) -> list[Hold]:
         """Return the hints that a person's runs have slices."""

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,10 @@ from submitters import PROGRAMS, MachinesBucket, Person, Queue, Seen, archive, o
 
 KEY = "ab" * 32
 ME = pwd.getpwuid(os.getuid()).pw_name
+OTHER = "nobody" if os.getuid() == 0 else ME
+"""One who is not root."""
+PYTHON = "/usr/bin/python3"
+"""As on a machine; other users may start it too."""
 PATIENCE = 120.0
 SYSTEMCTL = """\
 #!{python} -I
@@ -82,15 +85,14 @@ class Worker:
         folder = root / "etc/tpu-fleet/queue"
         for path in (folder, root / "etc/tpu-fleet/runs", root / "t", root / "tmp", root / "proc"):
             path.mkdir(parents=True)
+        (root / "t").chmod(0o1777)
         boot = root / "proc/sys/kernel/random/boot_id"
         boot.parent.mkdir(parents=True)
         boot.write_bytes(Path("/proc/sys/kernel/random/boot_id").read_bytes())
         systemctl = root / "systemctl"
         self.opt = root.parent / "opt"
         run_agent = str(self.opt / "tpu_fleet_run.py")
-        systemctl.write_text(
-            SYSTEMCTL.format(python=sys.executable, root=str(root), run_agent=run_agent)
-        )
+        systemctl.write_text(SYSTEMCTL.format(python=PYTHON, root=str(root), run_agent=run_agent))
         systemctl.chmod(0o755)
         (folder / "settings.json").write_text(json.dumps({**settings, "systemctl": str(systemctl)}))
         (folder / "allowed_signers").write_text(signers)
@@ -99,7 +101,7 @@ class Worker:
     def up(self) -> None:
         """Start the queue agent."""
         words = [
-            sys.executable,
+            PYTHON,
             "-I",
             str(self.opt / "tpu_fleet_queue.py"),
             "agent",
@@ -161,6 +163,7 @@ class Lab:
 
     def __init__(self, base: Path, storage: str) -> None:
         self.base, self.storage = base, storage
+        base.chmod(0o711)
         for program in PROGRAMS:  # both are in one folder on a machine
             skipped = shutil.ignore_patterns("__pycache__")
             shutil.copytree(program, base / "opt", dirs_exist_ok=True, ignore=skipped)
@@ -189,20 +192,20 @@ class Lab:
             "slice": name, "zone": "us-central2-b", "node": f"node-{name}", "type": "v4-8",
             "chips": 4, "hosts": hosts, "worker": worker, "port": port, "queue": self.address,
             "declared_first": True, "take_after": None, "limits": {},
-            "users": {"alice": ["alice", ME], "eve": ["eve"]}, "secrets": {},
+            "users": {"alice": ["alice", ME, OTHER], "eve": ["eve"]}, "secrets": {},
             "people": ["alice", "eve"], "venvs": [], "venvs_elsewhere": [], "metadata": "",
             "training": {f"training_run_{key}": value for key, value in training.items()},
             "run_defaults": runs, "storage": self.storage,
         }  # fmt: skip
 
-    def slice(self, name: str, workers: int = 1, up: bool = True) -> list[Worker]:
-        """Make a slice."""
+    def slice(self, name: str, workers: int = 1, up: bool = True, **more: Any) -> list[Worker]:
+        """Make a slice, with more settings."""
         hosts = [f"127.0.0.{number + 2}" for number in range(workers)]
         port = free_port()
         made = [
             Worker(
                 self.base / f"{name}{number}",
-                self.settings(name, hosts, number, port),
+                {**self.settings(name, hosts, number, port), **more},
                 self.alice.signer + self.eve.signer,
             )
             for number in range(workers)

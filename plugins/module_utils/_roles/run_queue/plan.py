@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ UNIT = "/etc/systemd/system/tpu-fleet-queue.service"
 _DROP_IN = "/etc/systemd/system/tpu-fleet-run@.service.d/queue.conf"
 NAMESPACE = "tpu-fleet-queue"
 """What a person's signature under a definition is for; under anything else it is for nothing."""
+DEFAULT_EVERY = "5m"
 # The ports of the run agents' gangs are the 20 before it.
 _PORTS_OF_RUNS = 20
 # What a submitted run on this slice must not take: the names and ports of declared ones.
@@ -94,6 +96,7 @@ def _settings(
         "take_after": seconds_in(str(queue.get("take_after"))),
         "limits": {key: limits.get(key) for key in ("chips", "runs", "chip_hours")},
         "reserved": (queue.get("reserved") or {}).get(own["slice"]),
+        "on_result": _rule(queue.get("on_result")),
         "users": {person: [person, *(others.get(person) or ())] for person in persons},
         "secrets": queue.get("secrets") or {},
         "people": _names(_here(own["users"], own["slice"])),
@@ -102,6 +105,15 @@ def _settings(
         "metadata": own["metadata_url"] or "",
         "training": _training(own),
         "run_defaults": defaults["training_run_runs"],
+    }
+
+
+def _rule(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not found:
+        return None
+    return {
+        "command": shlex.split(found["command"]),
+        "every": seconds_in(str(found.get("every") or DEFAULT_EVERY)),
     }
 
 

@@ -94,6 +94,8 @@ class Agent:
         """End all that works beside the loop."""
         if self._server is not None:
             self._server.close()
+        if self._lead is not None:
+            self._lead.close()
         self._client.close()
         self._watch.close()
         self._bucket.close()
@@ -159,6 +161,7 @@ class Agent:
     def _tell(self) -> None:
         parts = [
             self._lead.doing if self._lead else "serves worker 0",
+            self._lead.rule_problem if self._lead else "",
             *(self._hands.problem, self._deaf, self._keys.error, self._client.problem),
             *self._refusals.shown(),
         ]

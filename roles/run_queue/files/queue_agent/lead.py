@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from run_agent.act import processes, store
@@ -12,10 +13,12 @@ from run_agent.decide.values import one_line
 
 from .act.install import CannotInstall, verified
 from .act.machine import Machine
+from .act.ruling import Answer, Ruling
 from .decide import duty as duties
-from .decide import idle, submitted, verdict
+from .decide import idle, rule, submitted, verdict
 from .decide.duty import Duty, Facts
 from .decide.messages import Order, Report
+from .decide.rule import Subject
 from .decide.settings import Places, Settings
 from .shared._queue.bucket import NoAnswer
 from .shared._queue.claims import BEAT, LOOK, STOP_LOOK, TEND, Lease, Outcome
@@ -27,6 +30,8 @@ _PAUSE = 5.0  # after a bucket that did not answer
 _AVOIDED = 600.0
 """Seconds for which this slice leaves a run to others that it could not start."""
 _AWAY = 30.0
+_AT_A_TIME = 5
+"""Arms that are stopped before the run is looked after again."""
 
 
 class Lead:
@@ -48,8 +53,13 @@ class Lead:
         self._order = self._ordered()
         self._heard = -1
         self._busy = "?"
-        self._due = dict.fromkeys(("look", "tend", "beat", "wish", "ask"), 0.0)
-        self._wished_by = ""
+        self._due = dict.fromkeys(("look", "tend", "beat", "wish", "ask", "rule_again"), 0.0)
+        self._wish_is = ""
+        self._ruling = Ruling(settings.on_result) if settings.on_result else None
+        self._to_ask: Subject | None = None
+        self._stops: dict[str, tuple[str, str]] = {}
+        self.rule_problem = ""
+        """Why fleet_queue.on_result was asked in vain the last time."""
         self._since: dict[str, float] = {}
         self._avoided: dict[tuple[str, str], float] = {}
 
@@ -63,6 +73,11 @@ class Lead:
         with self._lock:
             self._reports[report.worker] = (report, time.monotonic())
             return self._order
+
+    def close(self) -> None:
+        """End what runs beside the loop."""
+        if self._ruling is not None:
+            self._ruling.close()
 
     def step(self) -> None:
         """Do what is due."""
@@ -78,6 +93,7 @@ class Lead:
             self._due["ask"] = time.monotonic() + _PAUSE
         with self._lock:
             self._order = self._ordered()
+        self._follow_the_rule()
 
     def _ordered(self) -> Order:
         if self._duty is None:
@@ -159,14 +175,17 @@ class Lead:
         run = mine.run
         self._mine = mine
         self._lease = Lease(sent, self._settings.take_after)
-        self._wished_by, self._since = "", {}
+        self._wish_is, self._since = "", {}
         self._due.update(beat=time.monotonic() + BEAT, wish=time.monotonic() + STOP_LOOK)
+        self._due.pop("rule", None)
         say(f"took {run.name} of {run.person}")
         self._keep(
             Duty(
                 *(run.name, run.definition, run.claims, run.person),
                 grace=submitted.grace_of(definition, self._settings),
                 max_hours=definition.max_hours,
+                user=definition.user,
+                code=definition.code or "",
                 attempt=run.attempt,
             )
         )
@@ -191,6 +210,8 @@ class Lead:
             duty = replace(duty, ending=duties.ending_of(duty, facts))
         self._keep(duty)
         self.doing = f"has {duty.run}"
+        if duty.ending is None and self._is_time_for_the_rule():
+            self._to_ask = self._subject(self._mine.run, duty)
         if duty.ending is not None:
             self.doing = f"ends {duty.run}"
             seconds = self._seconds_since("ending")
@@ -217,7 +238,8 @@ class Lead:
         self._due["beat"] = 0.0  # at once, if there is no answer
         sent = since_boot()
         try:
-            self._mine = self._queue.renew(self._mine)
+            progress = rule.progress_of(self._machine.status(self._duty.run, self._duty.claim))
+            self._mine = self._queue.renew(self._mine, progress)
         except Refused:
             self._mine = None
         if self._mine is None:
@@ -240,7 +262,7 @@ class Lead:
             status=self._machine.status(duty.run, duty.claim),
             reports=reports,
             workers=len(self._settings.hosts),
-            wished_by=self._wish(),
+            wish=self._wish(),
             stopped_by=self._machine.stopped_by(duty.run) if order.run == duty.run else "",
             leaving=self.leaving,
             hours=self._hours(),
@@ -250,8 +272,8 @@ class Lead:
     def _wish(self) -> str:
         if self._mine is not None and self._is_due("wish", STOP_LOOK):
             wish = self._queue.wish(self._mine.run)
-            self._wished_by = wish.person if wish else ""
-        return self._wished_by
+            self._wish_is = wish.why if wish else ""
+        return self._wish_is
 
     def _hours(self) -> float:
         started = self._mine.run.started_at if self._mine else None
@@ -266,14 +288,70 @@ class Lead:
         mine, ending = self._mine, duty.ending
         if mine is None or ending is None:
             return
+        status = self._machine.status(duty.run, duty.claim)
+        if status:
+            mine = mine._replace(run=replace(mine.run, **asdict(rule.progress_of(status))))
         if ending.state:
             done = self._queue.finish(mine, ending.outcome(duty.attempt, None))
+            self._to_ask = self._subject(done.run, duty) if done else self._to_ask
         else:
             done = self._queue.give_back(mine, ending.reason, duty.attempt)
             self._avoided[duty.run, duty.definition] = time.monotonic() + _AVOIDED
         how = ending.state or "given back"
         say(f"{duty.run}: {how if done else 'another slice has it'}. {ending.reason}".strip())
         self._forget()
+
+    # The rule of a sweep
+
+    def _is_time_for_the_rule(self) -> bool:
+        """Say whether it is asked now, while an arm runs; never at once."""
+        if self._ruling is None:
+            return False
+        every = self._settings.on_result.every if self._settings.on_result else 0.0
+        now = time.monotonic()
+        if now < self._due.setdefault("rule", now + every):
+            return False
+        self._due["rule"] = now + every
+        return True
+
+    def _subject(self, run: Submitted, duty: Duty) -> Subject | None:
+        """Return a run as that because of which the rule is asked; None if it is no arm."""
+        if not run.sweep or not duty.user or self._ruling is None:
+            return None
+        folder = self._places.code / run.name / duty.code[:16] if duty.code else ""
+        venv = venv_path(run.venv, self._settings.training["training_run_venvs"])
+        return Subject(run, duty.user, str(folder), str(venv or ""))
+
+    def _follow_the_rule(self) -> None:
+        """Hear what the rule has answered, stop what it named, and ask it if that is due."""
+        if self._ruling is None or not self._is_due("rule_again", 0.0):
+            return
+        answer = self._ruling.answer()
+        if answer is not None:
+            self._heed(answer)
+        try:
+            self._stop_and_ask(self._ruling)
+        except NoAnswer:
+            self._due["rule_again"] = time.monotonic() + _PAUSE
+
+    def _stop_and_ask(self, ruling: Ruling) -> None:
+        for name, (person, why) in list(self._stops.items())[:_AT_A_TIME]:
+            with contextlib.suppress(Refused):
+                self._queue.stop(name, person, why)
+            del self._stops[name]
+        if self._to_ask is not None and not ruling.is_busy:
+            ruling.ask(self._to_ask, self._queue.arms(self._to_ask.run))
+            self._to_ask = None
+
+    def _heed(self, answer: Answer) -> None:
+        run, problem = answer.subject.run, answer.problem
+        self.rule_problem = f"on_result beside {run.name}: {problem}" if problem else ""
+        found = rule.verdict(answer.said, answer.arms, self._settings.slice)
+        for line in [problem] if problem else found.refused:
+            say(f"on_result beside {run.name}: {line}")
+        for name, why in found.stops.items():
+            say(f"on_result beside {run.name}: stops {name}: {why}")
+            self._stops[name] = (run.person, why)
 
     def _lose(self, duty: Duty) -> None:
         say(f"{duty.run}: another slice has it, or it has ended; it ends here")

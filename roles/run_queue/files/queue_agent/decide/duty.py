@@ -44,6 +44,9 @@ class Duty:
     person: str
     grace: float = 30.0
     max_hours: int | None = None
+    user: str = ""
+    code: str = ""
+    """The SHA-256 of its code; empty: none."""
     attempt: int = 0
     """The last one that was seen."""
     ending: Ending | None = None
@@ -81,8 +84,8 @@ class Facts:
     reports: Mapping[int, Report]
     """Of the workers that answer."""
     workers: int
-    wished_by: str = ""
-    """The person who wants it stopped, by the bucket; or empty."""
+    wish: str = ""
+    """Why it is to be stopped, by the bucket; or empty."""
     stopped_by: str = ""
     """The person who stopped it on this machine; or empty."""
     leaving: str = ""
@@ -100,9 +103,10 @@ def ending_of(duty: Duty, facts: Facts) -> Ending | None:
         return Ending(DONE, exit_code=0, is_over=True)
     if state == RUN_FAILED:
         return Ending(FAILED, _why(facts.status), _code(facts.status.get("exit_code")), True)
-    by = facts.wished_by or facts.stopped_by
-    if by:
-        return Ending(STOPPED, f"stopped by {one_line(by, 60)}")
+    if facts.wish:
+        return Ending(STOPPED, one_line(facts.wish))
+    if facts.stopped_by:
+        return Ending(STOPPED, f"stopped by {one_line(facts.stopped_by, 60)}")
     if duty.max_hours is not None and facts.hours >= duty.max_hours:
         return Ending(FAILED, f"it ran for {duty.max_hours} h, which is its max_hours")
     if facts.leaving:

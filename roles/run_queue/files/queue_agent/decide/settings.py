@@ -11,6 +11,7 @@ from ..shared._core.checkpoints import bucket_and_folder
 from ..shared._queue.limits import Limits
 from ..shared._queue.objects import Owner
 from ..shared._queue.order import Serving
+from .rule import Rule
 
 STORAGE = "https://storage.googleapis.com"
 
@@ -75,6 +76,8 @@ class Settings:
     """The sets of secrets that a person's runs may have."""
     people: frozenset[str]
     """Those of the persons who may use this slice."""
+    on_result: Rule | None
+    """What may stop arms of a sweep early."""
     reserved: frozenset[str] | None
     """The people whose runs alone this slice takes; None: those of all."""
     venvs: frozenset[str]
@@ -111,12 +114,13 @@ def parse(found: Mapping[str, Any]) -> Settings:
     place = bucket_and_folder(found["queue"])
     if place is None:
         raise ValueError(f"{found['queue']} is no address of a bucket")
-    reserved = found.get("reserved")
+    reserved, rule = found.get("reserved"), found.get("on_result")
     made: dict[str, Any] = {
         **{key: found[key] for key in _AS_IT_IS},
         **{key: found[key] for key in ("storage", "systemctl") if found.get(key)},
         **{key: frozenset(found[key]) for key in ("people", "venvs", "venvs_elsewhere")},
         "reserved": None if reserved is None else frozenset(reserved),
+        "on_result": Rule(tuple(rule["command"]), rule["every"]) if rule else None,
         "users": {person: tuple(names) for person, names in found["users"].items()},
         "secrets": {person: tuple(names) for person, names in found["secrets"].items()},
         "hosts": tuple(found["hosts"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import pwd
 import signal
@@ -29,6 +30,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.as_user import (
     read_as,
     read_plain,
     run,
+    run_as,
     write_plain,
 )
 
@@ -238,6 +240,16 @@ def test_a_program_whose_result_is_no_longer_wanted_ends() -> None:
             run(["sleep", "600"], {"PATH": "/usr/bin:/bin"}, seconds=300, unwanted=unwanted)
     finally:
         timer.join()
+
+
+def test_a_program_reads_what_it_is_given_whole_and_cannot_change_it() -> None:
+    given = b"0123456789abcdef" * 20_000
+    script = "sha256sum; echo x 2>/dev/null >/proc/self/fd/0 || echo refused"
+    done = run_as(USER, ["sh", "-c", script], given=given)
+    assert done.out.decode().split() == [hashlib.sha256(given).hexdigest(), "-", "refused"]
+    # One that does not read it ends as well, and without it there is nothing to read.
+    assert run_as(USER, ["true"], given=given).code == 0
+    assert run_as(USER, ["cat"]) == (0, b"", b"")
 
 
 def test_a_program_has_a_limit_of_time_and_of_words() -> None:

@@ -20,7 +20,7 @@ FACTS = Facts(status={"state": "running", "program": "running"}, reports={}, wor
     [
         ({"status": {"state": "succeeded"}}, "done", ""),
         ({"status": {"state": "failed", "reason": "exit 3", "exit_code": 3}}, "failed", "exit 3"),
-        ({"wished_by": "bob"}, "stopped", "stopped by bob"),
+        ({"wish": "stopped by bob"}, "stopped", "stopped by bob"),
         ({"stopped_by": "carol"}, "stopped", "stopped by carol"),
         ({"hours": 2.0}, "failed", "it ran for 2 h, which is its max_hours"),
         ({"leaving": "pair was preempted"}, "", "pair was preempted"),
@@ -50,7 +50,9 @@ def test_a_run_goes_on(facts: dict[str, Any]) -> None:
 
 
 def test_what_was_done_counts_before_the_wish_to_stop() -> None:
-    facts = replace(FACTS, status={"state": "succeeded"}, wished_by="bob", leaving="preempted")
+    facts = replace(
+        FACTS, status={"state": "succeeded"}, wish="stopped by bob", leaving="preempted"
+    )
     ending = ending_of(DUTY, facts)
     assert ending is not None
     assert ending.outcome(7, None).state == "done"

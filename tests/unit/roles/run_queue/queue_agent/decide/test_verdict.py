@@ -18,6 +18,7 @@ SETTINGS = Settings(
     users={"alice": ("alice", "lab"), "bob": ("bob",)},
     secrets={"alice": ("wandb",)},
     people=frozenset({"alice"}),
+    on_result=None,
     reserved=None,
     venvs=frozenset({"jax"}),
     venvs_elsewhere=frozenset({"jax", "torch"}),

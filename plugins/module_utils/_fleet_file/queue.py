@@ -52,7 +52,7 @@ KEYS = {
     ),
     "readers": Key("list", elements="str", description="Accounts that only look."),
     "reserved": Key("dict", description="Slices that take only runs of these people."),
-    "on_result": Key("dict", options=ON_RESULT),
+    "on_result": Key("dict", options=ON_RESULT, description="Early end of arms."),
     "submit_as": Key("dict", description="Other users as whom a person may submit."),
     "secrets": Key("dict", description="Sets of `fleet_secrets` for runs of a person."),
 }

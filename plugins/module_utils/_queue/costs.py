@@ -66,6 +66,11 @@ def of_run() -> Requests:
     return submitted.plus(claimed, ended)
 
 
+def of_rule(seconds: float, every: float) -> Requests:
+    """Return what on_result asks for beside an arm: one list each time, and one at its end."""
+    return Requests(seconds / every + 1, 0)
+
+
 def dollars_a_month(slices: int, busy: float, runs: int, kept: int = PAGE) -> float:
     """Return what a queue costs in US dollars, with one watcher.
 

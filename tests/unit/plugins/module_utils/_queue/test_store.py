@@ -408,6 +408,19 @@ def test_all_see_how_far_a_run_is(queue: Queue, bucket: Lossy) -> None:
     assert (run.state, run.step, run.loss) == ("done", 7, 0.25)
 
 
+def test_the_arms_of_a_sweep_are_one_list(queue: Queue, bucket: Lossy) -> None:
+    arms(queue, 3, at_once=None)
+    submit(queue, "lr-x-1", sweep="lr-x")
+    submit(queue, "lr-9")
+    first = take(queue)
+    bucket.asked.clear()
+    found = queue.arms(first.run)
+    assert [(one.name, one.state) for one in found] == [
+        *(("lr-1", "running"), ("lr-2", "waiting"), ("lr-3", "waiting"))
+    ]
+    assert bucket.asked == {"list": 1}
+
+
 def test_a_rule_is_the_reason_of_what_it_stops(queue: Queue) -> None:
     submit(queue, "lr-1")
     submit(queue, "lr-2")

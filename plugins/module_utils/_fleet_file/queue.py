@@ -26,8 +26,8 @@ LIMITS = {
 }
 LEAST_EVERY = "1m"
 ON_RESULT = {
-    "command": Key(required=True, description="Program that names arms of a sweep to stop."),
-    "every": Key("duration", description="How often, beside each end of an arm.", default="5m"),
+    "command": Key(required=True, description="Program that names arms to stop."),
+    "every": Key("duration", description="How often, and when an arm ends.", default="5m"),
 }
 ACCESS = ("writers", "readers")
 """The keys that say who gets access to the bucket."""
@@ -52,7 +52,7 @@ KEYS = {
     ),
     "readers": Key("list", elements="str", description="Accounts that only look."),
     "reserved": Key("dict", description="Slices that take only runs of these people."),
-    "on_result": Key("dict", options=ON_RESULT, description="Early end of arms."),
+    "on_result": Key("dict", options=ON_RESULT, description="Early end of arms of sweeps."),
     "submit_as": Key("dict", description="Other users as whom a person may submit."),
     "secrets": Key("dict", description="Sets of `fleet_secrets` for runs of a person."),
 }

@@ -243,14 +243,14 @@ SLICE = {
     ),
     "on_preempt": Key(
         choices=("recreate", "keep"),
-        description="What to do when the slice is lost: delete and recreate it, or leave it as it "
-        "is and report it.",
+        description="What to do when the slice is lost: delete and recreate it, or leave it and "
+        "report it.",
         default="recreate",
     ),
     "on_grant_end": Key(
         choices=("keep", "delete"),
-        description="What to do when its grant has ended: keep it with a warning, although it may "
-        "cost money, or delete it. Data disks are never deleted.",
+        description="What to do when its grant has ended: keep it with a warning, or delete it. "
+        "Data disks are never deleted.",
         default="keep",
     ),
     "on_finish": Key(

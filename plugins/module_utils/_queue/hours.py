@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Chip hours of a person: the chips of a slice, times the hours for which a run had it. No I/O.
 
-Each state has the uses of the run until now, so a list of all runs has those of a person: whoever
-ended less than KEPT ago is in it. Times are those of the slices' clocks.
+Each state has the uses of the run until now, so a list of all runs has those of a person: runs that
+ended less than KEPT ago are in it. Times are those of the slices' clocks.
 """
 
 from __future__ import annotations

@@ -44,10 +44,13 @@ class People(Access):
             raise _exists(before or self.read(definition.name))
         return self._announced(done)
 
-    def stop(self, name: str, person: str, rule: str = "") -> Submitted | None:
+    def stop(
+        self, name: str, person: str, rule: str = "", definition: str = ""
+    ) -> Submitted | None:
         """Stop a run, or ask its owner to; return the state then. None: there is no such run.
 
-        `rule` is what fleet_queue.on_result said of it, if that is why.
+        `rule` is what fleet_queue.on_result said of it, if that is why. A run of another definition
+        than a given one stays as it is.
 
         A run that is RUNNING in the answer ends when its owner reads the wish. Raises Refused.
         """
@@ -55,6 +58,8 @@ class People(Access):
             seen = self.read(name)
             if seen is None or not seen.run.is_open:
                 return seen and seen.run
+            if definition not in ("", seen.run.definition):
+                return seen.run
             if seen.run.state == RUNNING:
                 self._wish_to_stop(seen.run, person, rule)
                 return seen.run

@@ -57,7 +57,7 @@ class Lead:
         self._wish_is = ""
         self._ruling = Ruling(settings.on_result) if settings.on_result else None
         self._to_ask: Subject | None = None
-        self._stops: dict[str, tuple[str, str]] = {}
+        self._stops: dict[str, tuple[Submitted, str]] = {}
         self.rule_problem = ""
         """Why fleet_queue.on_result was asked in vain the last time."""
         self._since: dict[str, float] = {}
@@ -211,7 +211,7 @@ class Lead:
         self._keep(duty)
         self.doing = f"has {duty.run}"
         if duty.ending is None and self._is_time_for_the_rule():
-            self._to_ask = self._subject(self._mine.run, duty)
+            self._ask_about(self._mine.run, duty)
         if duty.ending is not None:
             self.doing = f"ends {duty.run}"
             seconds = self._seconds_since("ending")
@@ -293,7 +293,8 @@ class Lead:
             mine = mine._replace(run=replace(mine.run, **asdict(rule.progress_of(status))))
         if ending.state:
             done = self._queue.finish(mine, ending.outcome(duty.attempt, None))
-            self._to_ask = self._subject(done.run, duty) if done else self._to_ask
+            if done is not None:
+                self._ask_about(done.run, duty)
         else:
             done = self._queue.give_back(mine, ending.reason, duty.attempt)
             self._avoided[duty.run, duty.definition] = time.monotonic() + _AVOIDED
@@ -314,16 +315,16 @@ class Lead:
         self._due["rule"] = now + every
         return True
 
-    def _subject(self, run: Submitted, duty: Duty) -> Subject | None:
-        """Return a run as that because of which the rule is asked; None if it is no arm."""
+    def _ask_about(self, run: Submitted, duty: Duty) -> None:
+        """Have the rule asked because of a run, if that is an arm of a sweep."""
         if not run.sweep or not duty.user or self._ruling is None:
-            return None
+            return
         folder = self._places.code / run.name / duty.code[:16] if duty.code else ""
         venv = venv_path(run.venv, self._settings.training["training_run_venvs"])
-        return Subject(run, duty.user, str(folder), str(venv or ""))
+        self._to_ask = Subject(run, duty.user, str(folder), str(venv or ""))
 
     def _follow_the_rule(self) -> None:
-        """Hear what the rule has answered, stop what it named, and ask it if that is due."""
+        """Take the answer of the rule, stop what that names, and ask again if that is due."""
         if self._ruling is None or not self._is_due("rule_again", 0.0):
             return
         answer = self._ruling.answer()
@@ -335,9 +336,9 @@ class Lead:
             self._due["rule_again"] = time.monotonic() + _PAUSE
 
     def _stop_and_ask(self, ruling: Ruling) -> None:
-        for name, (person, why) in list(self._stops.items())[:_AT_A_TIME]:
+        for name, (arm, why) in list(self._stops.items())[:_AT_A_TIME]:
             with contextlib.suppress(Refused):
-                self._queue.stop(name, person, why)
+                self._queue.stop(name, arm.person, why, arm.definition)
             del self._stops[name]
         if self._to_ask is not None and not ruling.is_busy:
             ruling.ask(self._to_ask, self._queue.arms(self._to_ask.run))
@@ -351,7 +352,7 @@ class Lead:
             say(f"on_result beside {run.name}: {line}")
         for name, why in found.stops.items():
             say(f"on_result beside {run.name}: stops {name}: {why}")
-            self._stops[name] = (run.person, why)
+            self._stops[name] = (next(one for one in answer.arms if one.name == name), why)
 
     def _lose(self, duty: Duty) -> None:
         say(f"{duty.run}: another slice has it, or it has ended; it ends here")

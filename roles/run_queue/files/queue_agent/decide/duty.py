@@ -85,7 +85,7 @@ class Facts:
     """Of the workers that answer."""
     workers: int
     wish: str = ""
-    """Why it is to be stopped, by the bucket; or empty."""
+    """Why a wish in the bucket stops it; or empty."""
     stopped_by: str = ""
     """The person who stopped it on this machine; or empty."""
     leaving: str = ""

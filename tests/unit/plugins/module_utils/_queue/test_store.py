@@ -433,6 +433,9 @@ def test_a_rule_is_the_reason_of_what_it_stops(queue: Queue) -> None:
     waited = queue.read("lr-2")
     assert waited is not None
     assert waited.run.reason == "stopped by on_result: median 0.4"
+    again = submit(queue, "lr-2", "bob", again=True).run
+    queue.stop("lr-2", "alice", "median 0.4", waited.run.definition)
+    assert queue.read("lr-2").run == again
 
 
 def test_a_false_hint_keeps_no_limit(queue: Queue, bucket: Lossy) -> None:

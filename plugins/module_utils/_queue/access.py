@@ -13,6 +13,7 @@ from collections.abc import Callable
 from . import claims, objects
 from .bucket import TRIES, Asking, Bucket, NoAnswer
 from .claims import Silence
+from .crowds import Compared, Crowds
 from .objects import (
     BELL,
     CODE,
@@ -54,6 +55,7 @@ class Access:
         self.chance = chance or random.Random()  # noqa: S311 - which of two waits longer
         self._asking = Asking(pause, self.chance)
         self._silence = Silence()
+        self._crowds, self._compared = Crowds(clock, self.chance), Compared(clock)
         self._loose: set[str] = set()  # what may have been claimed, by a write without an answer
 
     def read(self, name: str) -> Seen | None:
@@ -154,11 +156,14 @@ class Access:
         found = self._found(new.name)
         return found if found and found.run.nonce == new.nonce else None
 
-    def _announced(self, seen: Seen) -> Seen:
-        """Have leaders see what waits, or may wait no longer because another has ended."""
+    def _announced(self, seen: Seen, is_news: bool = True) -> Seen:
+        """Have leaders see what waits, or may wait no longer because another has ended.
+
+        Where that is no news, because others have taken the place, they look a little later.
+        """
         if seen.run.state == WAITING:
             self._quietly(self._asking.again, lambda: self._hint(seen.run))
-        if seen.run.state != RUNNING:
+        if seen.run.state != RUNNING and is_news:
             self.ring()
         return seen
 

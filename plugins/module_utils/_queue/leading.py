@@ -207,8 +207,12 @@ class Leading(Access):
             why = why or self.over_hours(new.person, look.limit)
             if why:
                 look.note(new, why)
-                self.give_back(mine, seen.run.reason)
+                self._crowds.too_many(_group(new))
+                back = self._free(mine.run, seen.run.reason)
+                self._left(back, mine, is_news=False)
                 mine = None
+            else:
+                self._crowds.took(_group(new))
         self._loose.discard(new.name)
         return mine
 
@@ -221,9 +225,12 @@ class Leading(Access):
 
     def _held(self, hold: Hold) -> Held | None:
         """Return what a hint says if it is true; else delete it."""
+        known = self._compared.get(hold)
+        if known:
+            return known
         seen = self._found(hold.run)
         if seen and seen.run.owner and (seen.run.person, seen.run.claims) == (hold[0], hold[2]):
-            return Held.of(seen.run)
+            return self._compared.put(hold, Held.of(seen.run))
         name = f"{HOLDS}{hold.person}/{hold.run}/{hold.claims}"
         self._quietly(self._bucket.delete, name)
         return None
@@ -251,7 +258,9 @@ class Leading(Access):
         outcome = Outcome(STOPPED, wish.why, None, attempt, failures)
         return claims.finished(run, outcome, nonce, now)
 
-    def _left(self, new: Submitted | None, mine: Seen, exact: bool = False) -> Seen | None:
+    def _left(
+        self, new: Submitted | None, mine: Seen, exact: bool = False, is_news: bool = True
+    ) -> Seen | None:
         """Write the state of a run that its owner has no more."""
         if new is None:
             return None
@@ -262,7 +271,7 @@ class Leading(Access):
             if done is None or _step(done.run) != _step(new):
                 return None
         self._quietly(self._bucket.delete, objects.hold_name(mine.run))
-        return self._announced(done)
+        return self._announced(done, is_news)
 
 
 class _Look:
@@ -324,6 +333,8 @@ class _Look:
     def _over(self, run: Submitted) -> str:
         """Return which limit a run passes; runs of one group are the same in that."""
         group = _group(run)
+        if self._queue._crowds.waits(group):
+            self._full[group] = "others take what there is room for"
         if group not in self._full and self.limit.counts(run):
             self._full[group] = self._queue.over_limit(
                 run, self.limit, self.me.chips, self._held_by(run.person)

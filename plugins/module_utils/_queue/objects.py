@@ -6,7 +6,8 @@ Below the queue's folder:
 
     definitions/SHA    what a person signed: the text of a definition, and the signature
     code/SHA.tar.gz    the code as it was when the run was submitted
-    runs/NAME          the state of a run, also as the metadata "run", so that a list shows it
+    runs/NAME          the state of a run, also as the metadata "run", so that a list shows it; with
+                       "progress", which its owner writes with each renewal of its claim
     ended/NAME         the state of a run that ended long ago, if runs/ has none of this name
     waiting/P/T/…      a hint that a run waits: its name sorts by priority and turn
     running/PERSON/…   a hint that a run of this person has a slice, and how many chips

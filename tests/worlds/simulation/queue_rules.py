@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 PEOPLE = 3
 LATE = 800.0
 """Seconds of which a leader may not know yet who used chips."""
+SLOW = 100.0
+"""Seconds that a write may take: a state has the time at which it was begun."""
 PROMPT = 90.0
 """Seconds after a wish to stop a run after which its end is no success."""
 
@@ -167,7 +169,9 @@ class Rules:
         return definition.sweep, definition.submitted_at
 
     def _within_hours(self, program: Program, run: objects.Submitted) -> None:
-        limit, now = self._world.limit, self._world.clockwork.now
+        limit = self._world.limit
+        # A machine that has booted, or thawed, goes on with what it has.
+        now = self._since.get(run.name, (self._world.clockwork.now, 0))[0]
         if limit.chip_hours is None or now - self._thawed.get(program.slice.name, -LATE) < LATE:
             return
         open_ = [
@@ -175,7 +179,7 @@ class Rules:
         ]
         first, last = now - limit.window, now - LATE
         used = sum(
-            chips * max(0.0, min(end, last) - max(begun, first))
+            chips * max(0.0, min(end - SLOW, last) - max(begun, first))
             for person, begun, end, chips in (*self._used, *open_)
             if person == run.person
         )

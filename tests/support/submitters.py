@@ -49,14 +49,14 @@ class Person:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
-        self._key = folder / f"{name}.key"
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._key)]
+        self.key = folder / f"{name}.key"
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)]
         subprocess.run(words, check=True)
 
     @property
     def public_key(self) -> str:
         """Return the line for the fleet file."""
-        return self._key.with_suffix(".key.pub").read_text().strip()
+        return self.key.with_suffix(".key.pub").read_text().strip()
 
     @property
     def signer(self) -> str:
@@ -66,6 +66,6 @@ class Person:
     def signed(self, definition: Any) -> Any:
         """Sign a definition."""
         text = objects.definition_text(definition)
-        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", "tpu-fleet-queue", "-f", str(self._key)]
+        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", "tpu-fleet-queue", "-f", str(self.key)]
         done = subprocess.run(words, input=text.encode(), capture_output=True, check=True)
         return objects.Signed(text, done.stdout.decode())

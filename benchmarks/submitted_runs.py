@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """From an idle slice to a submitted run's first line, and many short runs: queue and ssh.
 
-    sudo .venv/bin/python benchmarks/submitted_runs.py [--trials 7] [--runs 100] [--seconds 1] [--json FILE]
+    sudo .venv/bin/python benchmarks/submitted_runs.py [--trials 7] [--runs 100] [--json FILE]
 
 Makes a local cloud with four slices v4-8 that serve a queue, and an environment. Machines and
 controller have one clock, and one computer.
@@ -223,7 +223,7 @@ def main() -> None:
     print(f"first line from the start of tpu-fleet submit: median {whole:.2f} s")
     promised = lines_of(runs, given.runs)
     print(promises(promised))
-    record(given.json, "submitted_runs", runs, promised, runs=given.runs, seconds=given.seconds)
+    record(given.json, "submitted_runs", runs, promised, count=given.runs, seconds=given.seconds)
 
 
 if __name__ == "__main__":

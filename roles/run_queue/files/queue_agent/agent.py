@@ -22,9 +22,10 @@ from .act.bucket import MachinesBucket
 from .act.hands import Hands
 from .act.install import Installed
 from .act.machine import Machine
+from .act.replaced import Replaced
 from .act.units import Units
 from .decide import member
-from .decide.messages import Order, Report
+from .decide.messages import NONE, Order, Report
 from .decide.settings import Places, parse
 from .lead import Lead
 from .shared._queue.store import Queue
@@ -52,7 +53,9 @@ class Agent:
         self._units = Units(own.systemctl)
         self._installed = Installed(own, places, self._units)
         self._machine = Machine(places)
-        self._hands = Hands(own, self._installed)
+        self._hands = Hands(own, self._installed, self._wake)
+        self._broom = Hands(own, self._installed, self._wake)
+        self._replaced = Replaced()
         self._watch = Watch(own.metadata, _METADATA)
         places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._keys = keys.Keys(_key(places.settings / "key"), places.state / "key.json")
@@ -76,6 +79,8 @@ class Agent:
             if self._lead is not None and len(self.settings.hosts) > 1:
                 self._serve()
             before = self._order
+            if not self._broom.is_busy:
+                self._installed.going = ""
             here = self._installed.here(before.run if before else "")
             self._exchange(here)
             self._act(here)
@@ -87,8 +92,9 @@ class Agent:
                 return
             if before != self._order:
                 self._changed = begun
-            soon = begun - self._changed < _SOON_FOR or self._hands.is_busy
-            self._wait((_SOON if soon else _TICK) - (time.monotonic() - begun))
+            if not self._has_more(here):
+                soon = begun - self._changed < _SOON_FOR or self._hands.is_busy
+                self._wait((_SOON if soon else _TICK) - (time.monotonic() - begun))
 
     def close(self) -> None:
         """End all that works beside the loop."""
@@ -98,6 +104,7 @@ class Agent:
             self._lead.close()
         self._client.close()
         self._watch.close()
+        self._replaced.close()
         self._bucket.close()
 
     def _exchange(self, here: member.Here) -> None:
@@ -124,8 +131,26 @@ class Agent:
 
     def _act(self, here: member.Here) -> None:
         todo = member.decide(self._order, here)
-        if todo != member.WAIT and self._order is not None:
+        if todo == member.WAIT or self._order is None or here.run == self._installed.going != "":
+            return
+        if todo == member.REMOVE and self._goes_beside(here):
+            self._broom.do(todo, Order(NONE, here.run, claim=here.claim), here.run)
+            self._installed.going = here.run if self._broom.is_busy else ""
+        else:
             self._hands.do(todo, self._order, here.run)
+
+    def _goes_beside(self, here: member.Here) -> bool:
+        """Return whether the next run may come while this one is being removed.
+
+        Its program has ended. Agents of a gang would have the same port.
+        """
+        alone = len(self.settings.hosts) == 1
+        return alone and self._machine.has_ended(here.run, here.claim)
+
+    def _has_more(self, here: member.Here) -> bool:
+        """Return whether there is something to do at once."""
+        news = self._lead is not None and self._lead.order != self._order
+        return news or here.run == self._installed.going != ""
 
     def _why_it_leaves(self) -> str:
         if self._watch.preempted:
@@ -181,9 +206,19 @@ class Agent:
         elif self._ends is None:
             self._ends = time.monotonic()
 
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._waker, b"\0")
+
     def _wait(self, seconds: float) -> None:
-        if seconds > 0 and select.select([self._woken], [], [], seconds)[0]:
+        """Wait, but not after a signal, a job, or news from the agent of the run."""
+        if seconds <= 0:
+            return
+        run = self._order.run if self._order else ""
+        news = self._replaced.watch(self._installed.folder(run)) if run else []
+        if self._woken in select.select([self._woken, *news], [], [], seconds)[0]:
             os.read(self._woken, 4096)
+        self._replaced.take()
 
 
 def _key(path: Path) -> str:

@@ -68,6 +68,12 @@ class Lead:
         """Return whether the slice has a run."""
         return self._duty is not None
 
+    @property
+    def order(self) -> Order:
+        """Return what all workers are to do."""
+        with self._lock:
+            return self._order
+
     def exchange(self, report: Report) -> Order:
         """Take a worker's report; return the order."""
         with self._lock:

@@ -40,8 +40,9 @@ from .talk.refusals import Refusals
 
 # The signals that an agent that takes over handles, also when they are sent before it can.
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-# Seconds to the next look while the gang stops or gathers, because a person may wait for it, for so
-# long after it has gone on; on a busy worker so many times as long as the look itself takes.
+# Seconds to the next look while the gang stops or gathers, and until the program is seen, because a
+# person may wait for it; for so long after the gang has gone on; on a busy worker so many times as
+# long as the look itself takes.
 _SOON = 0.03
 _SOON_FOR = 5.0
 _SOON_TIMES = 4.0
@@ -64,6 +65,7 @@ class Agent:
         self.answered = time.monotonic()
         self.born = time.monotonic()
         self.gone_on = self.born
+        self.parents_end = processes.End()
         self.signalled: float | None = None
         self.cause = ""
         self.deaf = ""
@@ -133,6 +135,7 @@ class Agent:
         if self.server is not None:
             self.server.close()
         self.client.close()
+        self.parents_end.close()
         self.readiness.close()
         self.bucket.close()
         self.archive.close()
@@ -192,13 +195,20 @@ class Agent:
             self.gone_on = now
         order, own = self.order, self.config.definition
         between = order is None or order.definition != own or order.phase in (GATHERING, STOPPING)
-        is_soon = news or (between and now - self.gone_on < _SOON_FOR)
+        begins = self.memory.program == "running" and self.memory.parent is None
+        is_soon = news or ((between or begins) and now - self.gone_on < _SOON_FOR)
         return min(tick, max(_SOON, _SOON_TIMES * spent)) if is_soon else tick
 
     def _wait(self, seconds: float) -> None:
-        """Wait, but not after a signal, on which people wait."""
-        if seconds > 0 and select.select([self._woken], [], [], seconds)[0]:
+        """Wait, but not after a signal or the end of the program, on which people wait."""
+        if seconds <= 0:
+            return
+        ends = self.parents_end.of(self.memory.parent)
+        ready = select.select([self._woken, *ends], [], [], seconds)[0]
+        if self._woken in ready:
             os.read(self._woken, 4096)
+        if any(one in ready for one in ends):
+            self.parents_end.close()
 
     def _hear_signals(self) -> None:
         """Take signals from here on: systemd reloads nothing that has not said that it is ready."""

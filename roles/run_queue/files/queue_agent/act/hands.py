@@ -20,14 +20,19 @@ from .units import CannotDo
 
 _PAUSE = 5.0  # after what could not be done
 _BETWEEN = 0.5  # until systemd shows what became of the job before
+_ENDS = 0.1  # between two looks whether an agent has ended
 
 
 class Hands:
     """Does what was decided for this worker."""
 
-    def __init__(self, settings: Settings, installed: Installed) -> None:
+    def __init__(
+        self, settings: Settings, installed: Installed, wake: Callable[[], None]
+    ) -> None:
+        """`wake` is called when a job has ended."""
         self.problem = ""
         self.final = False
+        self._wake = wake
         self._settings, self._installed = settings, installed
         self._thread: threading.Thread | None = None
         self._about: tuple[str, int] = ("", 0)
@@ -68,6 +73,7 @@ class Hands:
             self._fail(str(error), False)
         except Exception as error:  # whatever it is, it ends only this job
             self._fail(f"unexpected {type(error).__name__}: {error}", False)
+        self._wake()
 
     def _fail(self, why: str, final: bool) -> None:
         self._not_before = time.monotonic() + _PAUSE
@@ -80,4 +86,4 @@ class Hands:
 
     def _remove(self, run: str) -> None:
         while not self._installed.remove(run):
-            time.sleep(0.2)
+            time.sleep(_ENDS)

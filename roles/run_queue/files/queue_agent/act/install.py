@@ -55,12 +55,18 @@ class Installed:
     """The submitted run that is on this machine."""
 
     def __init__(self, settings: Settings, places: Places, units: Units) -> None:
+        self.going = ""
+        """A run that has ended, and is being removed beside all else."""
         self._settings, self._places, self._units = settings, places, units
         self._files = RunFiles(places.root)
 
     def here(self, wanted: str, afresh: bool = False) -> Here:
-        """Return which run is here: one that is not wanted, if there is one."""
-        marks = sorted(self._places.runs.glob(f"*.{submitted.MARK}"))
+        """Return which run is here: one that is not wanted, if there is one.
+
+        One that is `going` is not here, unless it is wanted again.
+        """
+        found = sorted(self._places.runs.glob(f"*.{submitted.MARK}"))
+        marks = [path for path in found if path.stem == wanted or path.stem != self.going]
         if not marks:
             return Here()
         mark = next((path for path in marks if path.stem != wanted), marks[0])
@@ -118,7 +124,6 @@ class Installed:
             path.parent.mkdir(parents=True, exist_ok=True)
             text = self._rooted(file)
             as_user.write_plain(str(path), text.encode(), int(file.get("mode", "0644"), 8))
-        self._units.reload()
 
     def _rooted(self, file: dict[str, Any]) -> str:
         """Return the content of a file; under another root, a definition names the paths there."""
@@ -136,6 +141,10 @@ class Installed:
         }
         return json.dumps({**found, "paths": {key: str(it) for key, it in paths.items()}})
 
+    def folder(self, run: str) -> str:
+        """Return where a run's agent writes its status."""
+        return str(self._files.states / run)
+
     def start(self, run: str) -> None:
         """Start a run's agent; raise CannotDo."""
         self._units.start(run)
@@ -152,5 +161,4 @@ class Installed:
         for path in submitted.gone_paths(run):
             with contextlib.suppress(FileNotFoundError):
                 (self._places.root / path.lstrip("/")).unlink()
-        self._units.reload()
         return True

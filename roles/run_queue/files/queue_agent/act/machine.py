@@ -10,7 +10,7 @@ from run_agent.act import devices, store
 from run_agent.act.definitions import load
 
 from ..decide.settings import Places
-from ..shared._host.run_states import NOT_BACK, NOT_STARTED
+from ..shared._host.run_states import ENDED, NOT_BACK, NOT_STARTED
 from ..shared._host.runs import RunFiles
 
 
@@ -20,6 +20,7 @@ class Machine:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._files = RunFiles(places.root)
+        self._known: tuple[Any, str] = (None, "")
 
     def id(self) -> str:
         """Return the id of this machine's installation, which another machine has not."""
@@ -57,15 +58,34 @@ class Machine:
 
     def status(self, run: str, claim: int) -> Mapping[str, Any]:
         """Return the status of a run's agent, if it is about this claim; else nothing."""
+        status = self._files.status(run)
+        definition = self._definition(run, claim)
+        return status if definition and status.get("definition") == definition else {}
+
+    def has_ended(self, run: str, claim: int) -> bool:
+        """Return whether the program of this claim has ended, and starts no more by itself."""
+        return self.status(run, claim).get("state") in ENDED
+
+    def _definition(self, run: str, claim: int) -> str:
+        """Return what the status of this claim has as its definition; empty if it is not here.
+
+        What is secret goes into it by a hash that takes long.
+        """
+        place = self._places.runs / run
+        paths = [place.with_name(f"{run}.{end}") for end in ("json", "env.json", "key")]
+        about = (run, claim, [_stamp(path) for path in paths])
+        if self._known[0] != about:
+            self._known = about, self._read(run, claim)
+        return self._known[1]
+
+    def _read(self, run: str, claim: int) -> str:
         about = self._files.definition(run).get("submitted") or {}
         if about.get("claim") != claim:
-            return {}
+            return ""
         try:
-            definition = load(self._places.runs / f"{run}.json").definition
+            return load(self._places.runs / f"{run}.json").definition
         except (OSError, ValueError, KeyError, TypeError):
-            return {}
-        status = self._files.status(run)
-        return status if status.get("definition") == definition else {}
+            return ""
 
     def stopped_by(self, run: str) -> str:
         """Return who stopped a run on this machine; empty if none did."""
@@ -74,3 +94,11 @@ class Machine:
     def has_venv(self, path: str) -> bool:
         """Return whether an environment is built."""
         return (self._places.root / path.lstrip("/") / "bin/python").exists()
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns

@@ -164,6 +164,30 @@ def _send(pid: int, number: int, uid: int | None) -> bool:
     return True
 
 
+class End:
+    """The end of a process, as something that `select` can wait for."""
+
+    def __init__(self) -> None:
+        self._pid: int | None = None
+        self._handle: int | None = None
+
+    def of(self, pid: int | None) -> list[int]:
+        """Return a handle that is readable once the process has ended.
+
+        None without a process, and for one whose handle was given up.
+        """
+        if pid != self._pid:
+            self.close()
+            self._pid, self._handle = pid, None if pid is None else _handle(pid)
+        return [] if self._handle is None else [self._handle]
+
+    def close(self) -> None:
+        """Give the handle up: the end was seen, or is of no interest any more."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
 def _handle(pid: int) -> int | None:
     # Linux 5.3 has it.
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from run_agent.act.processes import End
 from run_agent.agent import _SOON, _SOON_FOR, _SOON_TIMES, Agent
 from run_agent.decide.gang_state import GATHERING, STOPPING
 from run_agent.decide.run_states import FAILED, RUNNING
@@ -15,12 +17,13 @@ from run_agent.decide.run_states import FAILED, RUNNING
 TICK = 1.0
 
 
-def agent(phase: str | None, definition: str, gone_on: float) -> Any:
+def agent(phase: str | None, definition: str, gone_on: float, begins: bool = False) -> Any:
     order = SimpleNamespace(phase=phase, definition=definition) if phase else None
     return SimpleNamespace(
         config=SimpleNamespace(timing=SimpleNamespace(tick=TICK), definition="own"),
         order=order,
         gone_on=time.monotonic() - gone_on,
+        memory=SimpleNamespace(program="running", parent=None if begins else 2),
     )
 
 
@@ -45,6 +48,11 @@ def test_it_looks_soon_while_its_gang_goes_on(
     assert Agent._pause(agent(phase, definition, gone_on), False, 0.0) == seconds
 
 
+def test_it_looks_soon_until_it_has_seen_the_program() -> None:
+    assert Agent._pause(agent(RUNNING, "own", 0.0, begins=True), False, 0.0) == _SOON
+    assert Agent._pause(agent(RUNNING, "own", _SOON_FOR, begins=True), False, 0.0) == TICK
+
+
 def test_a_busy_worker_looks_less_often() -> None:
     pause = Agent._pause(agent(GATHERING, "own", 0.0), False, 0.1)
     assert pause == pytest.approx(_SOON_TIMES * 0.1)
@@ -58,15 +66,37 @@ def test_news_is_looked_at_once_more_and_begins_the_time_anew() -> None:
     assert one.gone_on > before
 
 
+def waiting(reading: int, parent: int | None) -> Any:
+    return SimpleNamespace(
+        _woken=reading, parents_end=End(), memory=SimpleNamespace(parent=parent)
+    )
+
+
 def test_a_signal_ends_the_wait() -> None:
     reading, writing = os.pipe()
     try:
         os.write(writing, b"\x01")
         # Would take an hour.
-        Agent._wait(SimpleNamespace(_woken=reading), 3600.0)  # type: ignore[arg-type]
+        Agent._wait(waiting(reading, None), 3600.0)
         os.set_blocking(reading, False)
         with pytest.raises(BlockingIOError):
             os.read(reading, 1)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_the_end_of_the_program_ends_the_wait_once() -> None:
+    reading, writing = os.pipe()
+    try:
+        with subprocess.Popen(["/bin/true"]) as child:
+            one = waiting(reading, child.pid)
+            Agent._wait(one, 3600.0)
+            begun = time.monotonic()
+            Agent._wait(one, 0.05)
+            assert time.monotonic() - begun >= 0.05
+        # There is no such process any more.
+        Agent._wait(waiting(reading, child.pid), 0.01)
     finally:
         os.close(reading)
         os.close(writing)

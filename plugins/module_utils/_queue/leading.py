@@ -29,7 +29,7 @@ from .objects import (
 from .order import Serving
 from .seen import Listing, Seen, run_in, seen_of
 
-FIRST_PAGE = 100
+FIRST_PAGE = 40
 """Runs that wait in the first page that a leader lists."""
 MOST_CHECKED = 200
 """Hints of runs that have slices, of one person, that a leader verifies in one look."""

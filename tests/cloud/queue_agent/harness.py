@@ -29,7 +29,7 @@ PYTHON = "/usr/bin/python3"
 PATIENCE = 120.0
 SYSTEMCTL = """\
 #!{python} -I
-import os, pathlib, signal, subprocess, sys
+import os, pathlib, signal, subprocess, sys, time
 root = pathlib.Path({root!r})
 command, name = sys.argv[1], sys.argv[-1].removeprefix("tpu-fleet-run@").removesuffix(".service")
 pid_file = root / "pids" / name
@@ -54,6 +54,8 @@ elif command == "start" and not pid():
         words, env=env, stdout=log, stderr=log, start_new_session=True).pid))
 elif command == "stop" and pid():
     os.kill(pid(), signal.SIGTERM)
+    while pid() and "--no-block" not in sys.argv:
+        time.sleep(0.02)
 """
 
 

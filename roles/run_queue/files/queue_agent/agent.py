@@ -20,7 +20,7 @@ from run_agent.talk.refusals import Refusals
 
 from .act.bucket import MachinesBucket
 from .act.hands import Hands
-from .act.install import Installed
+from .act.install import Installed, Verified
 from .act.machine import Machine
 from .act.replaced import Replaced
 from .act.units import Units
@@ -51,7 +51,8 @@ class Agent:
         self._retires = False
         self._hear_signals()
         self._units = Units(own.systemctl)
-        self._installed = Installed(own, places, self._units)
+        verified = Verified(own, places)
+        self._installed = Installed(own, places, self._units, verified)
         self._machine = Machine(places)
         self._hands = Hands(own, self._installed, self._wake)
         self._broom = Hands(own, self._installed, self._wake)
@@ -60,7 +61,7 @@ class Agent:
         places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._keys = keys.Keys(_key(places.settings / "key"), places.state / "key.json")
         self._bucket = MachinesBucket(own)
-        self._lead = Lead(own, places, Queue(self._bucket)) if own.leads else None
+        self._lead = Lead(own, places, Queue(self._bucket), verified) if own.leads else None
         if own.leads and len(own.hosts) > 1:
             self._keys.make()
         self._about = f" queue of {own.slice}"  # no run has such a name
@@ -93,7 +94,9 @@ class Agent:
             if before != self._order:
                 self._changed = begun
             if not self._has_more(here):
-                soon = begun - self._changed < _SOON_FOR or self._hands.is_busy
+                # Worker 0 is woken by what happens to its own jobs and run.
+                others = len(self.settings.hosts) > 1 and begun - self._changed < _SOON_FOR
+                soon = others or self._hands.is_busy
                 self._wait((_SOON if soon else _TICK) - (time.monotonic() - begun))
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from run_agent.act import processes, store
 from run_agent.decide.values import one_line
 
-from .act.install import CannotInstall, verified
+from .act.install import CannotInstall, Verified
 from .act.machine import Machine
 from .act.ruling import Answer, Ruling
 from .decide import duty as duties
@@ -37,12 +37,14 @@ _AT_A_TIME = 5
 class Lead:
     """The leader; all methods but `exchange` are for one thread."""
 
-    def __init__(self, settings: Settings, places: Places, queue: Queue) -> None:
+    def __init__(
+        self, settings: Settings, places: Places, queue: Queue, verified: Verified
+    ) -> None:
         self.leaving = ""
         """Why this slice takes no run any more, and gives back the one that it has."""
         self.doing = "begins"
         self._settings, self._places, self._queue = settings, places, queue
-        self._machine = Machine(places)
+        self._machine, self._verified = Machine(places), verified
         self._owner = settings.owner(processes.boot_id(), self._machine.id())
         self._lock = threading.Lock()
         self._reports: dict[int, tuple[Report, float]] = {}
@@ -152,9 +154,7 @@ class Lead:
         if mine is None:
             return
         try:
-            definition = verified(
-                self._queue, own, self._places, mine.run.name, mine.run.definition
-            )
+            definition = self._verified.get(self._queue, mine.run.name, mine.run.definition)
             wrong = verdict.differs(mine.run, definition)
         except CannotInstall as error:
             wrong = str(error)

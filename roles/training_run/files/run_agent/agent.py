@@ -41,11 +41,12 @@ from .talk.refusals import Refusals
 # The signals that an agent that takes over handles, also when they are sent before it can.
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 # Seconds to the next look while the gang stops or gathers, and until the program is seen, because a
-# person may wait for it; for so long after the gang has gone on; on a busy worker so many times as
-# long as the look itself takes.
+# person may wait for it; for so long after the gang has gone on. On a busy worker so many times as
+# long as the look itself takes, after the first moment, in which as long.
 _SOON = 0.03
 _SOON_FOR = 5.0
 _SOON_TIMES = 4.0
+_FIRST_FOR = 1.0
 
 
 class Agent:
@@ -196,8 +197,11 @@ class Agent:
         order, own = self.order, self.config.definition
         between = order is None or order.definition != own or order.phase in (GATHERING, STOPPING)
         begins = self.memory.program == "running" and self.memory.parent is None
-        is_soon = news or ((between or begins) and now - self.gone_on < _SOON_FOR)
-        return min(tick, max(_SOON, _SOON_TIMES * spent)) if is_soon else tick
+        since = now - self.gone_on
+        if not (news or ((between or begins) and since < _SOON_FOR)):
+            return tick
+        times = _SOON_TIMES if since > _FIRST_FOR else 1.0
+        return min(tick, max(_SOON, times * spent))
 
     def _wait(self, seconds: float) -> None:
         """Wait, but not after a signal or the end of the program, on which people wait."""

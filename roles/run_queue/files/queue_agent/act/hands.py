@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
 
 from run_agent.decide.values import one_line
 
@@ -26,14 +25,14 @@ _ENDS = 0.1  # between two looks whether an agent has ended
 class Hands:
     """Does what was decided for this worker."""
 
-    def __init__(
-        self, settings: Settings, installed: Installed, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, settings: Settings, installed: Installed, wake: Callable[[], None]) -> None:
         """`wake` is called when a job has ended."""
         self.problem = ""
         self.final = False
         self._wake = wake
-        self._settings, self._installed = settings, installed
+        self._installed = installed
+        # A connection of its own: the loop asks the bucket at the same time.
+        self._bucket = MachinesBucket(settings)
         self._thread: threading.Thread | None = None
         self._about: tuple[str, int] = ("", 0)
         self._not_before = 0.0
@@ -80,9 +79,7 @@ class Hands:
         self.problem, self.final = one_line(why), final
 
     def _install(self, order: Order) -> None:
-        # A connection of its own: the loop asks the bucket at the same time.
-        with closing(MachinesBucket(self._settings)) as bucket:
-            self._installed.install(order, Queue(bucket))
+        self._installed.install(order, Queue(self._bucket))
 
     def _remove(self, run: str) -> None:
         while not self._installed.remove(run):

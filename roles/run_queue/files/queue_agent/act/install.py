@@ -34,8 +34,23 @@ class CannotInstall(Exception):
         self.final = final
 
 
-def verified(queue: Queue, settings: Settings, places: Places, run: str, sha: str) -> Definition:
-    """Return a definition that a person may have run here; raise CannotInstall, or NoAnswer."""
+class Verified:
+    """Reads definitions, and verifies them; the last one is not verified twice."""
+
+    def __init__(self, settings: Settings, places: Places) -> None:
+        self._settings, self._places = settings, places
+        self._last: tuple[tuple[str, str], Definition] | None = None
+
+    def get(self, queue: Queue, run: str, sha: str) -> Definition:
+        """Return a definition that a person may have run here; raise CannotInstall, or NoAnswer."""
+        last = self._last
+        if last is None or last[0] != (run, sha):
+            last = (run, sha), _verified(queue, self._settings, self._places, run, sha)
+            self._last = last
+        return last[1]
+
+
+def _verified(queue: Queue, settings: Settings, places: Places, run: str, sha: str) -> Definition:
     try:
         signed = queue.definition(sha)
         definition = definition_of(signed.signed)
@@ -54,10 +69,13 @@ def verified(queue: Queue, settings: Settings, places: Places, run: str, sha: st
 class Installed:
     """The submitted run that is on this machine."""
 
-    def __init__(self, settings: Settings, places: Places, units: Units) -> None:
+    def __init__(
+        self, settings: Settings, places: Places, units: Units, verified: Verified
+    ) -> None:
         self.going = ""
         """A run that has ended, and is being removed beside all else."""
         self._settings, self._places, self._units = settings, places, units
+        self._verified = verified
         self._files = RunFiles(places.root)
 
     def here(self, wanted: str, afresh: bool = False) -> Here:
@@ -86,7 +104,7 @@ class Installed:
 
     def install(self, order: Order, queue: Queue) -> None:
         """Write the files of a run, and start it; raise CannotInstall, or NoAnswer."""
-        definition = verified(queue, self._settings, self._places, order.run, order.definition)
+        definition = self._verified.get(queue, order.run, order.definition)
         account = as_user.account_of(definition.user)
         if account is None:
             raise CannotInstall(f"there is no user {definition.user} on this machine", False)
@@ -155,8 +173,7 @@ class Installed:
 
     def remove(self, run: str) -> bool:
         """Remove a run, once its agent has ended; return whether that is done. Logs stay."""
-        if self._units.is_active(run, afresh=True):
-            self._units.stop(run)
+        if not self._units.has_stopped(run):
             return False
         for path in submitted.gone_paths(run):
             with contextlib.suppress(FileNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from run_agent.act import as_user
@@ -14,6 +15,10 @@ _FOR_GOOD = ("poweroff.target", "halt.target")
 
 class CannotDo(Exception):
     """systemd refused; the text has the reason."""
+
+
+class StillDoing(CannotDo):
+    """systemctl did not answer in time; systemd may go on."""
 
 
 class Units:
@@ -45,11 +50,20 @@ class Units:
         if "NeedDaemonReload=yes" in said or "LoadState=not-found" in said:
             self._ask("daemon-reload")
         self._ask("start", "--no-block", _unit(run))
+        self._seen[run] = time.monotonic(), True
 
     def stop(self, run: str) -> None:
         """Let a run's agent end the program, and end; this does not wait for it."""
         self._seen.pop(run, None)
         self._ask("stop", "--no-block", _unit(run))
+
+    def has_stopped(self, run: str) -> bool:
+        """Let a run's agent end the program, and end; return whether that is done by now."""
+        self._seen.pop(run, None)
+        with contextlib.suppress(StillDoing):
+            self._ask("stop", _unit(run))
+            return True
+        return False
 
     def main_pid(self, unit: str) -> int:
         """Return the process of a unit; 0 if it has none."""
@@ -67,6 +81,8 @@ class Units:
     def _ask(self, *words: str) -> str:
         try:
             done = as_user.run([self._program, *words], seconds=_SECONDS)
+        except as_user.TimeLimitError:
+            raise StillDoing(f"systemctl {words[0]}: not within {_SECONDS:.0f} s") from None
         except (OSError, as_user.UserError) as error:
             raise CannotDo(f"systemctl {words[0]}: {error}") from None
         if done.code:

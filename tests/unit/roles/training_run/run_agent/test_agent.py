@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from run_agent.act.processes import End
-from run_agent.agent import _SOON, _SOON_FOR, _SOON_TIMES, Agent
+from run_agent.agent import _FIRST_FOR, _SOON, _SOON_FOR, _SOON_TIMES, Agent
 from run_agent.decide.gang_state import GATHERING, STOPPING
 from run_agent.decide.run_states import FAILED, RUNNING
 
@@ -54,8 +54,9 @@ def test_it_looks_soon_until_it_has_seen_the_program() -> None:
 
 
 def test_a_busy_worker_looks_less_often() -> None:
-    pause = Agent._pause(agent(GATHERING, "own", 0.0), False, 0.1)
+    pause = Agent._pause(agent(GATHERING, "own", 2 * _FIRST_FOR), False, 0.1)
     assert pause == pytest.approx(_SOON_TIMES * 0.1)
+    assert Agent._pause(agent(GATHERING, "own", 0.0), False, 0.1) == pytest.approx(0.1)
     assert Agent._pause(agent(GATHERING, "own", 0.0), False, 10.0) == TICK
 
 
@@ -67,9 +68,7 @@ def test_news_is_looked_at_once_more_and_begins_the_time_anew() -> None:
 
 
 def waiting(reading: int, parent: int | None) -> Any:
-    return SimpleNamespace(
-        _woken=reading, parents_end=End(), memory=SimpleNamespace(parent=parent)
-    )
+    return SimpleNamespace(_woken=reading, parents_end=End(), memory=SimpleNamespace(parent=parent))
 
 
 def test_a_signal_ends_the_wait() -> None:

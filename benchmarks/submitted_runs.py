@@ -9,8 +9,10 @@ controller have one clock, and one computer.
 first line  from the moment that a run is in the queue, with all slices idle, to the first line of
             its program, as the program writes it down; also from the start of `tpu-fleet submit`
 program     from the order on a slice to the first line of the same program, without tpu.fleet
-queue       `tpu-fleet submit --on v4-8 --sweep n=1..100`: from its start until the last of the runs
-            has ended in the queue
+queue       `tpu-fleet submit --on v4-8 --checkpoint-dir none --sweep n=1..100`: from its start until
+            the last of the runs has ended in the queue
+archived    the same with checkpoints in the bucket, where each run's log is archived; it is measured
+            if --archived is given
 by ssh      for each slice a loop, all at once: ssh to the slice and run the program with the next
             number, as one does by hand; the code is there already
 """
@@ -144,11 +146,12 @@ class Lab(Fleet):
 
     # Many short runs
 
-    def by_queue(self, count: int, seconds: float) -> Cost:
+    def by_queue(self, count: int, seconds: float, *more: str) -> Cost:
         """Return how long a sweep takes."""
         self.number += 1
         name, begun = f"many-{self.number}", time.time()
-        self.submitted(name, ["--on", KIND, "--sweep", f"n=1..{count}"], f"{{n}} {seconds}")
+        swept = ["--on", KIND, "--sweep", f"n=1..{count}", *more]
+        self.submitted(name, swept, f"{{n}} {seconds}")
         shown = time.time() - begun
 
         def ended() -> list[Any] | None:
@@ -199,6 +202,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=1, help="times that many runs are measured")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=1.0, help="that each of them takes")
+    parser.add_argument("--archived", action="store_true", help="measure archived runs as well")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -211,8 +215,12 @@ def main() -> None:
             runs = interleaved(rows, given.trials)
             rows = {
                 "by ssh": lambda: lab.by_ssh(given.runs, given.seconds),
-                "queue": lambda: lab.by_queue(given.runs, given.seconds),
+                "queue": lambda: lab.by_queue(
+                    given.runs, given.seconds, "--checkpoint-dir", "none"
+                ),
             }
+            if given.archived:
+                rows["archived"] = lambda: lab.by_queue(given.runs, given.seconds)
             runs |= interleaved(rows, given.sweeps)
         finally:
             lab.down()

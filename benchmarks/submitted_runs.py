@@ -9,9 +9,9 @@ controller have one clock, and one computer.
 first line  from the moment that a run is in the queue, with all slices idle, to the first line of
             its program, as the program writes it down; also from the start of `tpu-fleet submit`
 program     from the order on a slice to the first line of the same program, without tpu.fleet
-queue       `tpu-fleet submit --on v4-8 --checkpoint-dir none --sweep n=1..100`: from its start until
-            the last of the runs has ended in the queue
-archived    the same with checkpoints in the bucket, where each run's log is archived; it is measured
+queue       `tpu-fleet submit --on v4-8 --checkpoint-dir none --sweep n=1..100`: from its start
+            until the last of the runs has ended in the queue
+archived    the same with checkpoints in the bucket, where each log is archived; it is measured
             if --archived is given
 by ssh      for each slice a loop, all at once: ssh to the slice and run the program with the next
             number, as one does by hand; the code is there already

@@ -38,6 +38,7 @@ NOT_DEFINITION = (
     "checkpoint_signal",
     "checkpoint_command",
     "checkpoint_lead_seconds",
+    "failures_before",
 )
 
 

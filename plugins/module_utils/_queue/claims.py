@@ -87,6 +87,13 @@ def adopted(run: Submitted, owner: Owner, nonce: str, now: float) -> Submitted |
     return replace(run, owner=owner, nonce=nonce, changed_at=now)
 
 
+def noted(run: Submitted, attempt: int, failures: int, nonce: str, now: float) -> Submitted:
+    """Return a run that goes on, with what its owner counted."""
+    return replace(
+        run, attempt=max(run.attempt, attempt), failures=failures, nonce=nonce, changed_at=now
+    )
+
+
 def given_back(
     run: Submitted,
     reason: str,

@@ -99,6 +99,11 @@ class Leading(Access):
                 self._asking.wait(number)
         raise NoAnswer(f"the claim of {mine.run.name} is not renewed")
 
+    def note(self, mine: Seen, attempt: int, failures: int) -> Seen | None:
+        """Write down what was counted of a run, which renews the claim as well; None as `renew`."""
+        new = claims.noted(mine.run, attempt, failures, self._nonce(), self._now())
+        return self._swapped(new, mine)
+
     def finish(self, mine: Seen, outcome: Outcome) -> Seen | None:
         """End a run; None: it was another's already, and this outcome counts for nothing."""
         return self._left(claims.finished(mine.run, outcome, self._nonce(), self._now()), mine)

@@ -193,6 +193,8 @@ class Lead:
                 user=definition.user,
                 code=definition.code or "",
                 attempt=run.attempt,
+                failures_before=run.failures,
+                failures=run.failures,
             )
         )
 
@@ -239,17 +241,24 @@ class Lead:
         return True
 
     def _renew(self) -> None:
-        if self._mine is None or self._duty is None or not self._is_due("beat", BEAT):
+        mine, duty = self._mine, self._duty
+        if mine is None or duty is None:
+            return
+        is_new = duty.failures != mine.run.failures
+        if not (is_new or self._is_due("beat", BEAT)):
             return
         self._due["beat"] = 0.0  # at once, if there is no answer
         sent = since_boot()
         try:
-            progress = rule.progress_of(self._machine.status(self._duty.run, self._duty.claim))
-            self._mine = self._queue.renew(self._mine, progress)
+            if is_new:
+                self._mine = self._queue.note(mine, duty.attempt, duty.failures)
+            else:
+                progress = rule.progress_of(self._machine.status(duty.run, duty.claim))
+                self._mine = self._queue.renew(mine, progress)
         except Refused:
             self._mine = None
         if self._mine is None:
-            self._lose(self._duty)
+            self._lose(duty)
             return
         self._lease.renewed(sent)
         self._due["beat"] = time.monotonic() + BEAT
@@ -298,11 +307,11 @@ class Lead:
         if status:
             mine = mine._replace(run=replace(mine.run, **asdict(rule.progress_of(status))))
         if ending.state:
-            done = self._queue.finish(mine, ending.outcome(duty.attempt, None))
+            done = self._queue.finish(mine, ending.outcome(duty.attempt, duty.failures))
             if done is not None:
                 self._ask_about(done.run, duty)
         else:
-            done = self._queue.give_back(mine, ending.reason, duty.attempt)
+            done = self._queue.give_back(mine, ending.reason, duty.attempt, duty.failures)
             self._avoided[duty.run, duty.definition] = time.monotonic() + _AVOIDED
         how = ending.state or "given back"
         say(f"{duty.run}: {how if done else 'another slice has it'}. {ending.reason}".strip())

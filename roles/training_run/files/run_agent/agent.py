@@ -586,6 +586,7 @@ class Agent:
             agent_pid=os.getpid(),
             dropped=self.glance.dropped_bytes,
             peers=self.leader.peers() if self.leader else None,
+            failures=self.leader.failures() if self.leader else None,
             queue=self.order.queue if self.order else None,
             bucket=self.bucket.shown(),
             archive=self.archive.shown(),

@@ -129,9 +129,7 @@ class Installed:
         return str(found)
 
     def _write(self, definition: Definition, order: Order, workdir: str) -> None:
-        files = submitted.files_of(
-            definition, order.definition, order.claim, self._settings, workdir
-        )
+        files = submitted.files_of(definition, order, self._settings, workdir)
         run, root = definition.name, self._places.root
         with contextlib.suppress(FileNotFoundError):
             self._files.mark(run).unlink()  # of an earlier round

@@ -29,8 +29,8 @@ class Ending:
     is_over: bool = False
     """Whether its programs have ended already."""
 
-    def outcome(self, attempt: int, failures: int | None) -> Outcome:
-        """Return what is written, with the number of the last attempt."""
+    def outcome(self, attempt: int, failures: int) -> Outcome:
+        """Return what is written, with the number of the last attempt and of all failures."""
         return Outcome(self.state, self.reason, self.exit_code, attempt, failures)
 
 
@@ -49,6 +49,10 @@ class Duty:
     """The SHA-256 of its code; empty: none."""
     attempt: int = 0
     """The last one that was seen."""
+    failures_before: int = 0
+    """Of its program in this round, when the slice took it."""
+    failures: int = 0
+    """The same with those that were seen here."""
     ending: Ending | None = None
 
     @classmethod
@@ -69,7 +73,7 @@ class Duty:
         if not is_sure:
             return Order(HOLD)
         phase = RUN if may_run and self.ending is None else STOP
-        return Order(phase, self.run, self.definition, self.claim)
+        return Order(phase, self.run, self.definition, self.claim, self.failures_before)
 
 
 NO_DUTY = Order(NONE)
@@ -129,8 +133,11 @@ def _why(status: Mapping[str, Any]) -> str:
 
 
 def _code(value: Any) -> int | None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and -255 <= value <= 255 else None
+    return value if _is_whole(value) and -255 <= value <= 255 else None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_still(duty: Duty, facts: Facts, seconds: float) -> bool:
@@ -148,8 +155,10 @@ def is_still(duty: Duty, facts: Facts, seconds: float) -> bool:
 
 
 def seen(duty: Duty, facts: Facts) -> Duty:
-    """Return the duty with the attempt that is seen now."""
-    attempt = facts.status.get("attempt")
-    if not isinstance(attempt, int) or isinstance(attempt, bool):
-        return duty
-    return replace(duty, attempt=max(duty.attempt, attempt))
+    """Return the duty with the attempt and the failures that are seen now."""
+    attempt, failures = facts.status.get("attempt"), facts.status.get("failures")
+    return replace(
+        duty,
+        attempt=max(duty.attempt, attempt) if _is_whole(attempt) else duty.attempt,
+        failures=failures if _is_whole(failures) and failures >= 0 else duty.failures,
+    )

@@ -24,6 +24,8 @@ class Order:
     """The SHA-256 of its text, by which each worker reads and verifies it."""
     claim: int = 0
     """`claims` of its state: each time that a slice takes a run, it is another one."""
+    failures: int = 0
+    """Of its program, when the slice took it."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from ..shared._queue.objects import Definition
 from ..shared._roles.training_run import definition as role
 from ..shared._roles.training_run.definition_text import text_of
 from ..shared._schema.amounts import for_machines
+from .messages import Order
 from .settings import Settings
 
 MARK = "submitted"
@@ -57,7 +58,7 @@ def grace_of(definition: Definition, settings: Settings) -> float:
 
 
 def files_of(
-    definition: Definition, sha: str, claim: int, settings: Settings, workdir: str
+    definition: Definition, order: Order, settings: Settings, workdir: str
 ) -> list[dict[str, Any]]:
     """Return the files of a run, with path, content and mode, in the order to write them."""
     name = definition.name
@@ -66,9 +67,15 @@ def files_of(
     # After the declared ones, so that it takes no port of theirs.
     variables[_RUNS] = [*({**settings.run_defaults, **one} for one in declared(variables)), run]
     planned = role.plan(variables, {_RUNS: settings.run_defaults}, {})
-    about = {"person": definition.person, "definition": sha, "claim": claim}
+    about = {
+        "person": definition.person, "definition": order.definition, "claim": order.claim,
+    }  # fmt: skip
     # The folder of the code is no tree of the fleet file; its version is part of the run.
-    more = {"submitted": about, "code": {"tree": "", "version": definition.code or ""}}
+    more = {
+        "submitted": about,
+        "code": {"tree": "", "version": definition.code or ""},
+        "failures_before": order.failures,
+    }
     own = [_of_submitted(file, more) for file in planned["files"] if _is_of(file, name)]
     secret = [file for file in planned["secret_files"] if _is_of(file, name)]
     mark = {"path": f"{role.FOLDER}/{name}.{MARK}", "content": text_of(about)}

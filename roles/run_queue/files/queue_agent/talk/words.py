@@ -33,6 +33,7 @@ QUEUE = Words(
         "run": text(100),
         "definition": _sha,
         "claim": whole(0, 10**9),
+        "failures": whole(0, 10**6),
     },
 )
 """A worker reports which run it has; worker 0 orders which one all of them get."""

@@ -107,6 +107,7 @@ class Config:
     fence: str = ""
     attempt_folders: bool = False  # whether each attempt writes to a folder of its own
     position: int = 0
+    failures_before: int = 0  # of the program, on other slices
     key: str = ""  # by which the workers of the gang know each other
 
     @property

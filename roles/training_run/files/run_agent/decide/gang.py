@@ -13,6 +13,7 @@ worker that cannot be reached ends its program itself, and the others wait for i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .durations import long
@@ -21,8 +22,13 @@ from .reports import absent, crash, done, fenced, obstructed, silence, trouble, 
 from .run_states import ENDED, FAILED, RUNNING, SUCCEEDED
 
 
-def redefine(gang: Gang, definition: str, new_run_id: str) -> Gang:
-    """Take over a changed definition: whatever runs must stop, what had ended begins again."""
+def redefine(
+    gang: Gang, definition: str, new_run_id: str, failures: Sequence[float] = ()
+) -> Gang:
+    """Take over a changed definition: whatever runs must stop, what had ended begins again.
+
+    `failures` are the times of those that count from the beginning.
+    """
     if gang.definition == definition:
         return gang
     ended_well = gang.phase == SUCCEEDED
@@ -33,7 +39,7 @@ def redefine(gang: Gang, definition: str, new_run_id: str) -> Gang:
         phase=STOPPING,
         infrastructure=True,
         reason="the definition changed",
-        failures=[],
+        failures=[*failures],
         obstructed=0,
         not_before=0.0,
         hung=0.0,
@@ -178,7 +184,7 @@ def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) ->
     if gang.final:
         return replace(gang, phase=FAILED)
     window = policy.failure_window
-    failures = [t for t in gang.failures if 0 <= now - t <= window] + [now]
+    failures = [*failures_in(gang, now, policy), now]
     if len(failures) > policy.retries:
         count = len(failures)
         many = "1 failure" if count == 1 else f"{count} failures"
@@ -192,6 +198,11 @@ def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) ->
         restarts=gang.restarts + 1,
         not_before=now + _pause(len(failures), policy),
     )
+
+
+def failures_in(gang: Gang, now: float, policy: Policy) -> list[float]:
+    """Return the times of the failures that still count."""
+    return [at for at in gang.failures if 0 <= now - at <= policy.failure_window]
 
 
 def _pause(times: int, policy: Policy) -> float:

@@ -214,6 +214,7 @@ def compose(
     agent_pid: int,
     dropped: int,
     peers: list[dict[str, Any]] | None,
+    failures: int | None = None,
     queue: dict[str, Any] | None = None,
     bucket: dict[str, Any] | None = None,
     archive: dict[str, Any] | None = None,
@@ -239,5 +240,5 @@ def compose(
         agent_pid=agent_pid,
     )
     if peers is not None:
-        shown["peers"] = peers
+        shown.update(peers=peers, failures=failures)
     return shown

@@ -50,14 +50,16 @@ class Leader:
         data = self._kept.load()
         self._clock = GangClock(data or {}, boot_id)
         self._saved = 0.0
+        before = [self._clock.now()] * config.failures_before
         if data is None:
-            self.gang = Gang(config.definition, new_run_id(config.run))
+            self.gang = Gang(config.definition, new_run_id(config.run), failures=before)
         else:
             self.gang = Gang.from_json(data)
-        if not self._clock.known:  # times of another clock say nothing
-            self.gang = replace(self.gang, failures=[], not_before=0.0)
+            if not self._clock.known:  # times of another clock say nothing
+                self.gang = replace(self.gang, failures=[], not_before=0.0)
         self._here = {int(worker): True for worker in self.gang.boots}
-        self._become(gang.redefine(self.gang, config.definition, new_run_id(config.run)))
+        new = gang.redefine(self.gang, config.definition, new_run_id(config.run), before)
+        self._become(new)
         self._save()
 
     def _become(self, state: Gang) -> None:
@@ -159,6 +161,11 @@ class Leader:
         if not in_the_way and not any(report.blocked for report, _age in seen.values()):
             self._unready_since = now
         return now - self._unready_since > self.policy.lost_seconds
+
+    def failures(self) -> int:
+        """Return how many failures of the program count, also those on other slices."""
+        with self._lock:
+            return len(gang.failures_in(self.gang, self._clock.now(), self.policy))
 
     def peers(self) -> list[dict[str, Any]]:
         """Return what is known of each worker, for the status file."""

@@ -68,3 +68,22 @@ def test_a_status_counts_if_it_is_about_this_claim(places: Places) -> None:
     assert machine.status("one", 3)["state"] == "running"
     assert machine.status("one", 2) == {}
     assert machine.status("two", 3) == {}
+    # Another claim of it, which is another definition.
+    (places.runs / "one.json").write_text(json.dumps({**PUBLIC, "submitted": {"claim": 4}}))
+    assert machine.status("one", 3) == machine.status("one", 4) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "has_ended"),
+    [("running", False), ("stopped", False), ("succeeded", True), ("failed", True)],
+)
+def test_a_run_has_ended_when_its_agent_wrote_so(
+    places: Places, state: str, has_ended: bool
+) -> None:
+    define(places, "one")
+    (places.runs / "one.json").write_text(json.dumps({**PUBLIC, "submitted": {"claim": 3}}))
+    own = load(places.runs / "one.json").definition
+    status = places.root / "var/lib/tpu-fleet/runs/one/status.json"
+    status.write_text(json.dumps({"state": state, "definition": own}))
+    assert Machine(places).has_ended("one", 3) is has_ended
+    assert not Machine(places).has_ended("one", 2)

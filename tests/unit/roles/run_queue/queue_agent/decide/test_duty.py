@@ -55,8 +55,8 @@ def test_what_was_done_counts_before_the_wish_to_stop() -> None:
     )
     ending = ending_of(DUTY, facts)
     assert ending is not None
-    assert ending.outcome(7, None).state == "done"
-    assert ending.outcome(7, None).attempt == 7
+    assert ending.outcome(7, 2).state == "done"
+    assert ending.outcome(7, 2).attempt == 7
 
 
 def test_an_end_is_written_once_no_program_is_alive() -> None:
@@ -91,3 +91,14 @@ def test_the_last_attempt_that_was_seen() -> None:
     assert duties.seen(DUTY, replace(FACTS, status={"attempt": 9})).attempt == 9
     assert duties.seen(DUTY, replace(FACTS, status={"attempt": 1})).attempt == 4
     assert duties.seen(DUTY, replace(FACTS, status={"attempt": True})).attempt == 4
+
+
+def test_failures_of_other_slices_go_to_the_workers_and_those_here_to_the_bucket() -> None:
+    duty = replace(DUTY, failures_before=1, failures=1)
+    assert duty.order(True, True).failures == 1
+    seen = duties.seen(duty, replace(FACTS, status={"attempt": 6, "failures": 2}))
+    assert (seen.attempt, seen.failures, seen.order(True, True).failures) == (6, 2, 1)
+    # Of a status that does not say it nothing is taken.
+    for odd in (None, True, -1, "3"):
+        assert duties.seen(duty, replace(FACTS, status={"failures": odd})).failures == 1
+    assert Duty.from_json(json.loads(json.dumps(seen.to_json()))) == seen

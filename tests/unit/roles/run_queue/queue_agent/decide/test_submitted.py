@@ -14,10 +14,12 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.specs import (
     options_of,
 )
 from queue_agent.decide import submitted
+from queue_agent.decide.messages import RUN, Order
 from queue_agent.decide.settings import parse
 from queue_agent.shared._queue.objects import Definition
 
 SHA = "a" * 64
+ORDER = Order(RUN, "one", SHA, 3, failures=2)
 ONE = Definition("one", "alice", "lab", ("python3", "train.py", "--name", "a b"), "jax", 1.0)
 
 
@@ -47,7 +49,7 @@ def settings(**more: Any) -> Any:
 
 
 def definition_of(definition: Definition, **more: Any) -> dict[str, Any]:
-    files = submitted.files_of(definition, SHA, 3, settings(**more), "/code/one")
+    files = submitted.files_of(definition, ORDER, settings(**more), "/code/one")
     (found,) = [file for file in files if file["path"].endswith("/one.json")]
     return dict(json.loads(found["content"]))
 
@@ -62,7 +64,7 @@ def test_the_settings_are_those_of_the_role() -> None:
 
 
 def test_the_files_are_those_of_a_declared_run_and_a_mark_before_them() -> None:
-    files = submitted.files_of(ONE, SHA, 3, settings(), "/code/one")
+    files = submitted.files_of(ONE, ORDER, settings(), "/code/one")
     assert [file["path"].rpartition("/")[2] for file in files] == [
         *("one.submitted", "one.env.json", "one.json", "tpu-fleet-run@one.service"),
     ]
@@ -80,6 +82,8 @@ def test_the_definition_has_what_was_submitted() -> None:
     assert (found["grace_seconds"], found["needs_tpu"], found["retries"]) == (10, "false", 7)
     assert found["min_free_bytes"] == 1 << 30
     assert found["submitted"] == {"person": "alice", "definition": SHA, "claim": 3}
+    # Those on other slices count here.
+    assert found["failures_before"] == 2
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ class Access:
     def _announced(self, seen: Seen, is_news: bool = True) -> Seen:
         """Have leaders see what waits, or may wait no longer because another has ended.
 
-        Where that is no news, because others have taken the place, they look a little later.
+        Where that is no news, because others have taken the place or ring, they look later.
         """
         if seen.run.state == WAITING:
             self._quietly(self._asking.again, lambda: self._hint(seen.run))

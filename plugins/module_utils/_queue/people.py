@@ -23,13 +23,18 @@ class People(Access):
         self._asking.again(lambda: self._bucket.put(code_name(sha), data, {}, 0))
 
     def submit(
-        self, definition: Definition, signed: Signed, turn: int, again: bool = False
+        self,
+        definition: Definition,
+        signed: Signed,
+        turn: int,
+        again: bool = False,
+        rings: bool = True,
     ) -> Seen:
         """Put a run into the queue, and its definition before; return its state.
 
         `turn` is limits.turn_of, plus one for each further run of the same sweep. Raises Exists
         if there is a run of this name: unless it has ended, and `again` says to take its place.
-        Raises Refused for values that no reader would take.
+        Raises Refused for values that no reader would take. Without `rings` the caller rings.
         """
         new = objects.of_definition(definition, turn, self._nonce(), self._now())
         self._put_definition(new.definition, objects.signed_bytes(signed))
@@ -37,12 +42,12 @@ class People(Access):
         wanted: Submitted | None = new
         if before is not None:
             if before.run.definition == new.definition and before.run.is_open:
-                return self._announced(before)  # the answer to an earlier call was lost
+                return self._announced(before, rings)  # the answer to an earlier call was lost
             wanted = claims.submitted_again(before.run, new) if again else None
         done = self._swapped(wanted, before) if wanted else None
         if done is None:
             raise _exists(before or self.read(definition.name))
-        return self._announced(done)
+        return self._announced(done, rings)
 
     def stop(
         self, name: str, person: str, rule: str = "", definition: str = ""

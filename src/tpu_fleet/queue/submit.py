@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Exis
 from ..workers.inventory.read import read_inventory
 from .code import Frozen, freeze
 from .fleet import QueueOfFleet, queue_of
-from .sign import Signer, signer_of
+from .sign import Signer, SignError, signer_of
 from .sweep import SweepError, read_sweep
 from .wanted import NONE, Request, SubmitError, Wanted, definitions_of, wanted_of
 
 AT_ONCE = 8
-"""Runs that are written at the same time."""
+"""Runs that are signed and written at the same time."""
+RING_SECONDS = 1.0
+"""Between two times that idle slices are made to look, while runs are written."""
 
 
 @dataclass
@@ -135,16 +136,26 @@ class Submitting:
     def send(self, submission: Submission, queue: Queue) -> None:
         """Write code, definitions and states; why a run was not written is in the submission.
 
-        Raises SignError and NoAnswer while nothing is in the queue yet.
+        Raises SignError for the first of them, and NoAnswer, while nothing is in the queue yet.
         """
-        signed = [self._signed(one) for one in submission.definitions]
+        first = self._signed(submission.definitions[0])
         for code in submission.codes:
             if not queue.has_code(code.sha):
                 queue.put_code(code.sha, code.data)
         turns = [one.turn for one in states_of(submission.definitions, self.known.values())]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            sent = list(pool.map(self._sent, repeat(queue), submission.definitions, signed, turns))
-        for definition, state in zip(submission.definitions, sent, strict=True):
+            sent = [
+                pool.submit(self._sent, queue, definition, turn, first if not number else None)
+                for number, (definition, turn) in enumerate(
+                    zip(submission.definitions, turns, strict=True)
+                )
+            ]
+            # A bucket takes about one write of an object in a second.
+            while wait(sent, RING_SECONDS).not_done:
+                queue.ring()
+        queue.ring()
+        for definition, one in zip(submission.definitions, sent, strict=True):
+            state = one.result()
             if isinstance(state, str):
                 submission.failed[definition.name] = state
             else:
@@ -156,12 +167,13 @@ class Submitting:
         return Signed(text, self.signer.sign(text))
 
     def _sent(
-        self, queue: Queue, definition: Definition, signed: Signed, turn: int
+        self, queue: Queue, definition: Definition, turn: int, signed: Signed | None
     ) -> Submitted | str:
         """Return the state of a run that is in the queue now, or why it is not."""
         try:
-            return queue.submit(definition, signed, turn, self.again).run
-        except (Exists, NoAnswer, Refused) as error:
+            signed = signed or self._signed(definition)
+            return queue.submit(definition, signed, turn, self.again, rings=False).run
+        except (Exists, NoAnswer, Refused, SignError) as error:
             return str(error)
 
 

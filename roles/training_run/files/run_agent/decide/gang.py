@@ -22,9 +22,7 @@ from .reports import absent, crash, done, fenced, obstructed, silence, trouble, 
 from .run_states import ENDED, FAILED, RUNNING, SUCCEEDED
 
 
-def redefine(
-    gang: Gang, definition: str, new_run_id: str, failures: Sequence[float] = ()
-) -> Gang:
+def redefine(gang: Gang, definition: str, new_run_id: str, failures: Sequence[float] = ()) -> Gang:
     """Take over a changed definition: whatever runs must stop, what had ended begins again.
 
     `failures` are the times of those that count from the beginning.

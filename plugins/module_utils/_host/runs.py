@@ -154,6 +154,10 @@ class RunFiles:
         by = read_json(self.mark(run)).get("by")
         return by if isinstance(by, str) and by else "an unknown person"
 
+    def has_left(self, run: str) -> bool:
+        """Return whether a submitted run was here, and its files are removed."""
+        return self.is_submitted(run) and not self.is_declared(run)
+
     def is_submitted(self, run: str) -> bool:
         """Return whether a run came out of the queue, whose agent alone starts and removes it."""
         return (self.states / run / SUBMITTED).exists()

@@ -24,6 +24,7 @@ from ..workers.logs.plan import pause_after
 from .logs import checked_name
 from .many import guarded
 from .runs import no_such_run
+from .submitted import said_of
 
 GONE = 75
 LOOK_AGAIN_AFTER = 3
@@ -145,7 +146,7 @@ def wait_for(run: Run, user: str | None) -> tuple[Known, Run]:
 @click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
 @click.option("-r", "--read-only", is_flag=True, help="Read only, without input.")
 @click.option("--retry", is_flag=True, help="Attach again after a reboot or another attempt.")
-@click.argument("run", type=NameOf("runs"), callback=checked_name)
+@click.argument("run", type=NameOf("runs submitted"), callback=checked_name)
 @click.pass_context
 def attach(
     context: click.Context,
@@ -168,7 +169,13 @@ def attach(
 
     def show() -> int:
         meant = Meant(run, slice_name, worker)
-        found, answers = chosen(lambda known: find(known, meant.names_in(known), meant, user))[1]
+        try:
+            found, answers = chosen(lambda one: find(one, meant.names_in(one), meant, user))[1]
+        except UnknownRun:
+            says = said_of(run)
+            if says:
+                raise click.ClickException(says) from None
+            raise
         refusal = why_not(found, answers.runs)
         if refusal:
             raise click.ClickException(refusal)

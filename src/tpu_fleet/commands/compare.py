@@ -34,6 +34,7 @@ from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError, read_inventory
 from .options import option_slice
+from .submitted import declared_of
 
 COLUMNS = (
     Column(""),
@@ -93,11 +94,12 @@ def key_of(names: Sequence[str], wanted: str) -> str:
     return wanted if wanted in names else next(iter(near), "")
 
 
-def look_now(history: History) -> None:
-    """Ask the workers for what is new, and the fleet file for what is declared; keep both."""
+def look_now(history: History, wanted: Sequence[str]) -> None:
+    """Ask the workers for what is new, and what is declared or submitted; keep both."""
     try:
         inventory = read_inventory()
         found = declared.declared_by(*(inventory.said(name, ()) for name in DECLARATIONS))
+        found |= declared_of([name.rpartition("/")[2] for name in wanted])
         facts = {f"{declared.PREFIX}{name}": told for name, told in found.items()}
         history.add(Look(time.time(), facts=facts))
     except (PlayError, InventoryError) as error:
@@ -278,7 +280,7 @@ def as_json(found: Sequence[Compared], by: str) -> str:
     help="The same for Parquet, with pyarrow.",
 )
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
-@click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
+@click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 def compare(
     key: str,
     by: str,
@@ -309,7 +311,7 @@ def compare(
         history = history_here()
         try:
             if not known:
-                look_now(history)
+                look_now(history, wanted)
             found = chosen(history, wanted, slices, key)
         finally:
             history.close()

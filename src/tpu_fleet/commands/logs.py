@@ -16,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import EN
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import make_room
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
+from ..on_worker.run_states import ENDED
 from ..show.output import Tagged, colours_here, exit_code, problems
 from ..workers.archive.declared import Archives
 from ..workers.archive.logs import ArchivedLog
@@ -28,7 +29,7 @@ from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
 from .runs import no_such_run
 from .since import moment
-from .submitted import archive_of, said_of
+from .submitted import archive_of, said_of, slice_of
 
 KEEPALIVE = 5.0
 """Seconds between keepalives; an unreachable machine is noticed within three of them."""
@@ -49,6 +50,18 @@ def of_worker(known: Known, names: list[str], worker: int | None) -> list[str]:
     if not kept:
         raise click.ClickException(f"None of {fold(names)} is worker {worker} of its slice.")
     return kept
+
+
+def of_slice(known: Known, names: list[str], slice_: str) -> list[str]:
+    """Keep the workers of the slice that has a submitted run; of another run all."""
+    if not slice_:
+        return names
+    return [name for name in names if place_of(name, known.fleet.groups)[0] == slice_] or names
+
+
+def has_ended(follower: Follower) -> bool:
+    """Return whether a run has ended by itself, and not only on this slice."""
+    return any(state in ENDED for state in endings(follower.watched.workers.values()))
 
 
 def is_meant(life: Life, many: Many, worker: int | None) -> bool:
@@ -129,7 +142,8 @@ def logs(
 
     Each line follows the name of its worker, unless there is only one worker. With -f it continues
     until the run has succeeded or failed everywhere: it reconnects to workers after reboots, lost
-    connections and changes of address, and shows every line once.
+    connections and changes of address, and shows every line once. For a submitted run that waits it
+    waits too, and follows the run from slice to slice.
 
     Lines have no times: --since begins at the last line before TIME whose time is known, which is
     the start or end of an attempt. A log larger than its run may write is shown from near its end.
@@ -143,7 +157,19 @@ def logs(
     def show() -> int:
         archives = Archives(elsewhere=archive_of)
         archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many, worker), archives)
-        known, names = workers_here(many, worker, archive)
+        slice_ = slice_of(run) if follow else ""
+        follower = follower_of(slice_, archive)
+        code = read(follower)
+        while slice_ and not has_ended(follower):
+            slice_ = slice_of(run, slice_)
+            if slice_:
+                follower = follower_of(slice_, None)
+                code = read(follower)
+        return code
+
+    def follower_of(slice_: str, archive: ArchivedLog | None) -> Follower:
+        known, names = workers_here(many, worker, archive or ArchivedLog(run))
+        names = of_slice(known, names, slice_)
         view = View() if len(names) == 1 else Tagged(names, colours_here(sys.stdout))
         wanted = WantedLogs(
             {"run": run, "follow": follow, "tail": tail, "since": since},
@@ -152,6 +178,9 @@ def logs(
             replace(many.settings, keepalive=KEEPALIVE),
             refresh=many.refresh is not False,
         )
-        return read(Follower(known, names, wanted, view, archive))
+        follower = Follower(known, names, wanted, view, archive)
+        if slice_:
+            follower.watched.expect(slice_)
+        return follower
 
     context.exit(guarded(show, "Interrupted."))

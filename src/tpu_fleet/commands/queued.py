@@ -19,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
     NAME,
     PERSON,
     STOPPED,
+    Definition,
     Refused,
     Submitted,
     definition_of,
@@ -28,6 +29,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.defi
     archive_of as archive_of_run,
 )
 
+from ..history import declared
 from ..queue.fleet import QueueOfFleet, queue_of
 from ..queue.sign import SignError, signer_of
 from ..queue.view import QueueView, left_out, look, table_of
@@ -67,6 +69,20 @@ class Here:
         seen = explained(lambda: self.queue.read(name))
         return seen.run if seen else None
 
+    def definition(self, state: Submitted) -> Definition:
+        """Return what was signed of a run; raises ClickException."""
+        try:
+            signed = explained(lambda: self.queue.definition(state.definition))
+            return definition_of(signed.signed)
+        except Refused as error:
+            says = f"The definition of {state.name} is refused: {error}"
+            raise click.ClickException(says) from error
+
+    def type_of(self, slice_: str) -> str:
+        """Return the accelerator type that a slice has now; empty if that is not known."""
+        node = self.fleet.nodes.get(slice_)
+        return node.type if node else ""
+
     def view(self) -> QueueView:
         """Return all that is in the queue."""
         found = explained(lambda: look(self.fleet, self.queue, time.time()))
@@ -89,13 +105,20 @@ def archive_of(run: str) -> str:
     state = here.states([run]).get(run)
     if state is None:
         return ""
-    try:
-        signed = explained(lambda: here.queue.definition(state.definition))
-        definition = definition_of(signed.signed)
-    except Refused as error:
-        raise click.ClickException(f"The definition of {run} is refused: {error}") from error
-    asked = {"name": run, "checkpoint_dir": definition.checkpoint_dir}
+    asked = {"name": run, "checkpoint_dir": here.definition(state).checkpoint_dir}
     return archive_of_run({key: value for key, value in asked.items() if value != ""})
+
+
+def declared_of(runs: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return what was submitted of the runs that a slice has or had, by `slice/run`."""
+    here = Here.opened()
+    return {
+        f"{state.owner.slice if state.owner else state.last}/{name}": declared.submitted(
+            here.definition(state), state.owner.type if state.owner else here.type_of(state.last)
+        )
+        for name, state in here.states(runs).items()
+        if state.owner or state.last
+    }
 
 
 def said_of(run: str) -> str:

@@ -45,6 +45,31 @@ def said_of(run: str) -> str:
     return queued.said_of(run)
 
 
+def declared_of(runs: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return what was submitted of runs, by `slice/run`, as history.declared has it.
+
+    Raises ClickException.
+    """
+    if not mentions_queue():
+        return {}
+    from . import queued
+
+    return queued.declared_of(runs)
+
+
+def slice_of(run: str, before: str = "") -> str:
+    """Return the slice on which a submitted run goes on; wait for it while the run waits.
+
+    `before` is the slice on which it was. Empty: no run of this name is submitted, or it has ended.
+    Raises ClickException.
+    """
+    if not mentions_queue():
+        return ""
+    from . import queued_wait
+
+    return queued_wait.slice_of(run, before)
+
+
 def show_queue(wanted: Sequence[str], as_json: bool) -> int:
     """Print the queue, or these runs of it; return the exit code."""
     from . import queued

@@ -1,4 +1,4 @@
-"""What the fleet file declares of each run, kept for runs that are taken out of it. Pure.
+"""What is declared or submitted of each run, kept for runs that are taken out of it. Pure.
 
 Values of variables whose names look like secrets are never kept or shown: only whether they differ.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import Definition
 
 PREFIX = "declared:"
 """Facts of this name and of a slice and run have what was declared for it."""
@@ -39,6 +42,24 @@ def declared_by(
             whole = {**told, "slice type": types.get(str(name), "")}
             found[f"{name}/{run.get('name')}"] = {key: text for key, text in whole.items() if text}
     return found
+
+
+def submitted(definition: Definition, kind: str) -> dict[str, str]:
+    """Return the same of a submitted run, which is on a slice of this accelerator type."""
+    told = {
+        **definition.options,
+        "command": shlex.join(definition.command),
+        "code": (definition.code or "")[:8],
+        "venv": definition.venv,
+        "slice type": kind,
+        "user": definition.user,
+        "checkpoint_dir": definition.checkpoint_dir,
+        "retries": definition.retries,
+        "secrets": ", ".join(definition.secrets),
+        "max_hours": definition.max_hours,
+    }
+    texts = {key: _text(value) for key, value in told.items()}
+    return {key: text for key, text in texts.items() if text}
 
 
 def code_of(name: str, trees: Mapping[str, Mapping[str, Any]]) -> str:

@@ -164,7 +164,8 @@ def send_log(order: dict[str, Any]) -> None:
             return
         state = files.told(order["run"]).get("state", "")
         now = time.monotonic()
-        if state not in ENDED or busy:
+        is_over = state in ENDED or files.has_left(order["run"])
+        if busy or not is_over:
             over_since = None
         elif over_since is None:
             over_since = now

@@ -98,8 +98,11 @@ def next_step(worker: Worker, result: Result, follow: bool) -> Step:
         return Step("done")
     if result.kind is Kind.DONE and worker.none is not None:
         # A recreated slice has no runs until it is configured.
-        known = follow and (worker.met or worker.expected)
-        return Step("again", LONGEST_PAUSE) if known else Step("done")
+        if follow and worker.met:
+            return Step("again", LONGEST_PAUSE)
+        # A slice that has just taken a submitted run has it soon.
+        is_due = follow and worker.expected
+        return Step("again", pause_after(worker.failures + 1)) if is_due else Step("done")
     if worker.error or result.kind in (Kind.LOCAL, Kind.TIMEOUT):
         return Step("give up")
     # Accounts and keys appear some time after sshd; a reboot also kills the reader.

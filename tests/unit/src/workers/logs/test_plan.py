@@ -27,7 +27,7 @@ MET = {"met": True}
         (Kind.DONE, NONE, False, DONE),
         (Kind.DONE, NONE, True, DONE),
         (Kind.DONE, {**NONE, "met": True}, True, Step("again", 10.0)),
-        (Kind.DONE, {**NONE, "expected": True}, True, Step("again", 10.0)),
+        (Kind.DONE, {**NONE, "expected": True, "failures": 2}, True, Step("again", 2.0)),
         (Kind.DONE, {**NONE, "expected": True}, False, DONE),
         # The reader was killed, as in a reboot; or never began.
         (Kind.DONE, MET, True, Step("again", 0.5)),

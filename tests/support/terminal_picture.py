@@ -75,6 +75,17 @@ def film(title: str, events: Sequence[Event], columns: int, rows: int) -> str:
     return _window(title, columns, rows, body, style)
 
 
+def too_wide(text: str, columns: int) -> list[str]:
+    """Return the lines that would not fit the terminal, by what a wide one shows.
+
+    What pip warns of, such as an index that this computer's settings name, is not the fleet's.
+    """
+    screen = pyte.Screen(3 * columns, TALLEST)
+    pyte.Stream(screen).feed(text)
+    lines = [line.rstrip() for line in screen.display]
+    return [line for line in lines if len(line) > columns and not line.startswith("WARNING: ")]
+
+
 class _Screen(pyte.Screen):
     """A screen with the second one of programs that fill it, which pyte does not know."""
 

@@ -48,6 +48,6 @@ def _tell(here: Here, state: Submitted, told: str) -> str:
     why = view.why(next((one for one in view.runs if one.name == state.name), state))
     if why == told:
         return told
-    begins = "Its log follows when it begins; Ctrl-C ends this. " if not told else ""
-    click.echo(visible(f"{begins}{state.name} waits: {why}"), err=True)
+    more = "" if told else ". Its log follows when it begins; Ctrl-C ends this"
+    click.echo(visible(f"{state.name} waits: {why}{more}."), err=True)
     return why

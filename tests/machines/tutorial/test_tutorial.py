@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyte
 import pytest
 from playwright.sync_api import sync_playwright
 from ports import free_port
 from terminal import Terminal
-from terminal_picture import TALLEST, picture
+from terminal_picture import TALLEST, picture, too_wide
 
 from tpu_fleet.commands.cloud import ENDPOINT
 
@@ -120,7 +119,7 @@ class Reader:
         written = "".join(text for _at, text in self.terminal.events[since:until])
         text = PROMPT.sub("", written).lstrip("\r\n")
         text = f"$ {text}" if text.startswith(title) else text
-        if found := too_wide(text):
+        if found := too_wide(text, COLUMNS):
             self.wide[name] = found
         text = text.replace(str(self.folder / "state"), "/root/.local/state/tpu-fleet")
         text = text.replace(str(self.folder), "/root").replace(f" --port {PORT}", "")
@@ -129,17 +128,6 @@ class Reader:
         drawn = picture(title, [(0, text)], self.terminal.columns, rows)
         (self.pictures / f"tutorial-{name}.svg").write_text(drawn)
         return re.sub(r"<[^>]+>", " ", drawn)
-
-
-def too_wide(text: str) -> list[str]:
-    """Return the lines that would not fit the terminal, by what a wide one shows.
-
-    What pip warns of, such as an index that this computer's settings name, is not the fleet's.
-    """
-    screen = pyte.Screen(3 * COLUMNS, TALLEST)
-    pyte.Stream(screen).feed(text)
-    lines = [line.rstrip() for line in screen.display]
-    return [line for line in lines if len(line) > COLUMNS and not line.startswith("WARNING: ")]
 
 
 def lines_of(number: int) -> list[str]:

@@ -51,8 +51,6 @@ for step in range(1, given.steps + 1):
 class Person:
     """One who types in a folder of code, with a key of their own."""
 
-    wide: dict[str, list[str]]
-
     def __init__(self, fleet: Fleet, name: str, wide: dict[str, list[str]]) -> None:
         self.name, self.wide = name, wide
         self.home = fleet.folder / name
@@ -154,7 +152,7 @@ def declared(*people: Person) -> dict[str, Any]:
 
 
 def test_an_evening(lab: tuple[Fleet, Person, Person]) -> None:
-    fleet, alice, bob = lab
+    _fleet, alice, bob = lab
     sweep = "--name lr --sweep seed=1,2 --sweep lr=1e-3,3e-4"
     said = alice.type(
         f"tpu-fleet submit {sweep} -- python3 train.py --lr {{lr}} --seed {{seed}}", "submit"
@@ -188,7 +186,8 @@ def test_an_evening(lab: tuple[Fleet, Person, Person]) -> None:
     # Two arms side by side, and what one of them left.
     alice.type_until("tpu-fleet runs --queue lr-1 lr-2", r"(?s)lr-\d +done.*lr-\d +done")
     said = alice.type("tpu-fleet compare lr-1 lr-2", "compare")
-    assert "--lr 1e-3" in said and "--lr 3e-4" in said
+    assert "--lr 1e-3" in said
+    assert "--lr 3e-4" in said
     said = alice.type("tpu-fleet fetch lr-1", "fetch")
     assert "lr-1 on " in said
     assert list((alice.code / "collected/lr-1").glob("*/run.log"))

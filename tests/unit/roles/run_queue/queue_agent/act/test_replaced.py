@@ -21,7 +21,8 @@ def test_a_file_that_is_replaced_is_news_once(tmp_path: Path) -> None:
         assert not is_ready(seen.watch(str(one)))
         one.mkdir()
         handles = seen.watch(str(one))
-        assert handles and not is_ready(handles)
+        assert handles
+        assert not is_ready(handles)
         (one / "new").write_text("1")
         assert not is_ready(handles)
         (one / "new").replace(one / "status.json")

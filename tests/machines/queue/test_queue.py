@@ -1,16 +1,19 @@
 """A queue in a bucket: three slices of two types do each submitted run once, whatever happens.
 
-The slices are killed, rebooted and preempted, and one comes late. Each program computes a chain of
-hashes and keeps in the bucket how far it is, so its result shows whether a step is missing; it also
-writes there when it lives. `.venv/bin/pytest -x tests/machines/queue`
+The slices are killed, rebooted and preempted, one comes late, and for a while no controller is
+there. Each program computes a chain of hashes and keeps in the bucket how far it is, so its result
+shows whether a step is missing; it also writes there when it lives.
+`.venv/bin/pytest -x tests/machines/queue`
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -118,6 +121,44 @@ class Lab:
         definition = objects.Definition(**given)
         self.queue.submit(definition, self.alice.signed(definition), len(self.steps))
 
+    def submit_by_command(self, *runs: dict[str, Any]) -> list[dict[str, Any]]:
+        """Submit runs as a person does, and be gone; return what was said of each."""
+        folder = self.fleet.folder / "code"
+        folder.mkdir(exist_ok=True)
+        (folder / "train.py").write_text(PROGRAM)
+        file = self.fleet.folder / "runs.yml"
+        file.write_text(json.dumps(runs))
+        words = ["--file", str(file), "--code", str(folder), "--ssh-key", str(self.alice.key)]
+        said = self.fleet.report("tpu-fleet", "submit", "--json", *words)
+        assert said["submitted"] == [run["name"] for run in runs]
+        assert said["failed"] == {}
+        found: list[dict[str, Any]] = said["runs"]
+        return found
+
+    def run(self, name: str, steps: int, **more: Any) -> dict[str, Any]:
+        """Return a run for a file of them."""
+        self.steps[name] = steps
+        command = f"python3 -u train.py {steps}"
+        return {"name": name, "command": command, "checkpoint_dir": "none", "grace": "5s", **more}
+
+    def waiting(self) -> dict[str, str]:
+        """Return why each run waits that does, as people see it."""
+        told = self.fleet.report("tpu-fleet", "runs", "--queue", "--json")["runs"]
+        return {one["run"]: one["why"] for one in told if one["state"] == "waiting"}
+
+    def controllers(self) -> list[str]:
+        """Return the processes of this fleet on this computer but for the local cloud."""
+        mine = f"TPU_FLEET_STATE_DIR={self.fleet.env['TPU_FLEET_STATE_DIR']}\0".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if mine in (path / "environ").read_bytes() and "tpu_local_cloud" not in words:
+                    found.append(words)
+            except OSError:  # it has just ended
+                continue
+        return found
+
     def states(self) -> dict[str, Any]:
         """Return all runs by name."""
         return {run.name: run for run in self.queue.all().states}
@@ -168,23 +209,38 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def test_each_run_is_done_once_whatever_happens_to_the_slices(lab: Lab) -> None:
-    fleet = lab.fleet
-    lab.submit("long-pair", LONG, types=("v4-16",), checkpoint_dir=f"gs://{BUCKET}/saved/long-pair")
-    lab.submit("long-one", LONG, types=("v4-8",), checkpoint_dir=f"gs://{BUCKET}/saved/long-one")
-    for number in range(20):
-        types = ("v4-16",) if number % 5 == 0 else ()
-        lab.submit(f"short-{number}", SHORT, types=types, after=("short-0",) if number == 7 else ())
-    lab.submit("only-late", SHORT, slices=("late",))
-    lab.submit("last", SHORT, after=("long-one", "long-pair"))
+    fleet, saved = lab.fleet, f"gs://{BUCKET}/saved"
+    long = [
+        lab.run("long-pair", LONG, on=["v4-16"], checkpoint_dir=f"{saved}/long-pair"),
+        lab.run("long-one", LONG, on=["v4-8"], checkpoint_dir=f"{saved}/long-one"),
+    ]
+    short = [
+        lab.run(
+            f"short-{number}",
+            SHORT,
+            **({"on": ["v4-16"]} if number % 5 == 0 else {}),
+            **({"after": ["short-0"]} if number == 7 else {}),
+        )
+        for number in range(20)
+    ]
+    last = lab.run("last", SHORT, after=["long-one", "long-pair"])
+    said = lab.submit_by_command(*long, *short, last)
+    assert [one["name"] for one in said if not one["why"]] == []
     for name, slice_ in (("long-pair", "pair"), ("long-one", "solo")):
         wait_until(name, lambda name=name, slice_=slice_: lab.owner(name) == slice_, 240)
 
-    # A kill of the program, and of a queue agent, which are failures of nobody.
+    # A kill of a queue agent, and a reboot, which are no failures of the program.
     lab.root("pair-w0", "kill -9 $(systemctl show -p MainPID --value tpu-fleet-queue)")
     fleet.run("tpu-fleet", "cloud", "reboot", "pair", "--worker", "1")
+    why = lab.waiting()
+    assert why["last"] == "waits for long-one to end"
+    assert [name for name, reason in why.items() if not reason] == []
+    works_alone(lab)
     fleet.run("tpu-fleet", "cloud", "preempt", "solo")
     # The slice that comes late, and the one that comes again.
     fleet.declare(lab.declared("pair", "solo", "late"))
+    lab.submit_by_command(lab.run("only-late", SHORT, on=["late"]))
+    assert lab.waiting()["only-late"] == "first in turn; v4-8 busy: late (does not exist now)"
     fleet.play("site.yml")
     fleet.run("tpu-fleet", "cloud", "reboot", "pair", "--worker", "0")
 
@@ -239,6 +295,18 @@ def test_a_slice_that_no_longer_serves_the_queue_gives_its_run_back(lab: Lab) ->
     run = wait_until("the end", lambda: done(lab, "moves"), 300)
     assert (run.last, run.claims, run.failures) == (other, 2, 0)
     assert "inactive" in lab.root(first, "systemctl is-active tpu-fleet-queue || true")
+
+
+def works_alone(lab: Lab) -> None:
+    """See runs go on while no process of the fleet is on this computer."""
+    assert lab.controllers() == []
+    before = {name: lab.kept(name)["step"] for name in ("long-one", "long-pair")}
+
+    def has_gone_on() -> bool:
+        assert lab.controllers() == []
+        return all(lab.kept(name)["step"] > step + 20 for name, step in before.items())
+
+    wait_until("they go on", has_gone_on, 240)
 
 
 def done(lab: Lab, name: str) -> Any:

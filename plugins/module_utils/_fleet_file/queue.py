@@ -18,7 +18,7 @@ from .._schema.refs import at_least, known
 from .._schema.values import BUCKET_NAME, SYSTEM_USERS
 
 DEFAULT_RETRIES = 3
-LEAST_TAKE_AFTER = "10m"
+LEAST_TAKE_AFTER = "15m"
 LIMITS = {
     "chips": Key("int", description="Chips in use at a time.", default="no limit"),
     "runs": Key("int", description="Runs at a time.", default="no limit"),

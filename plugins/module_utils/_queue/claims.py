@@ -25,8 +25,13 @@ from typing import NamedTuple
 from . import hours
 from .objects import ENDED, FAILED, RUNNING, STOPPED, WAITING, Owner, Submitted, one_line
 
-OWN, LOST = 180.0, 600.0
-"""Seconds after which an owner ends its program, and others may take a run, by time alone."""
+OWN, LOST = 180.0, 900.0
+"""Seconds after which an owner ends its program, and others may take a run, by time alone.
+
+Between them is what an owner may need: a bucket that lets it wait for an answer to its renewals
+(90 seconds), the longest grace (300), and the time in which systemd ends what is left (90). The
+rest, four minutes, is for a busy machine.
+"""
 BEAT = 30.0
 """Seconds between two renewals of a claim."""
 STOP_LOOK = 5.0

@@ -61,7 +61,7 @@ def test_what_is_right() -> None:
         ({"user": "bob"}, "fleet_queue.user = 'bob': is not a user of this fleet file."),
         ({"retries": -1}, "fleet_queue.retries = -1: is too small. Use 0 or more"),
         ({"retries": "3"}, "fleet_queue.retries = '3': must be a whole number"),
-        ({"take_after": "1m"}, "fleet_queue.take_after = '1m': is too small. Use 10m or more"),
+        ({"take_after": "1m"}, "fleet_queue.take_after = '1m': is too small. Use 15m or more"),
         ({"limits": {"chips": 0}}, "fleet_queue.limits.chips = 0: is too small. Use 1 or more"),
         ({"limits": {"chip_hours": 0}}, "fleet_queue.limits.chip_hours = 0: is too small. Use 1"),
         (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import claims, objects
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import PAUSE, TRIES
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node, Outcome
 
 OWNER = objects.Owner("pair", "us-central2-b", "v4-8", 4, "n-1", "b-1")
@@ -88,8 +89,9 @@ def test_silence_counts_from_an_answer_to_a_question() -> None:
 
 
 def test_an_owner_has_ended_before_others_take_its_run() -> None:
-    """By time alone: what ends a program, the grace, and a minute for clocks that differ."""
-    assert claims.OWN + objects.MOST_GRACE + 60.0 <= claims.LOST
+    """By time alone: requests without an answer, the grace, what systemd kills, and two minutes."""
+    waits = TRIES * 20.0 + PAUSE * 1.5 * (2**TRIES - 1)
+    assert claims.OWN + waits + objects.MOST_GRACE + 90.0 + 120.0 <= claims.LOST
     assert claims.silent(OWNER, claims.LOST, 60.0)
     assert not claims.silent(OWNER, claims.LOST - 1, 60.0)
     assert not claims.silent(OWNER, 1e9, None)

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .act import metadata, processes, save_request, secrets, store, terminal
 from .act.archive_watch import Archive
@@ -32,11 +32,14 @@ from .decide.gang_state import (
     Report,
 )
 from .decide.run_states import RUNNING
-from .talk import keys, systemd, wire
+from .talk import keys, systemd
 from .talk.journal import Journal
 from .talk.leader import Leader
 from .talk.messages import GANG
 from .talk.refusals import Refusals
+
+if TYPE_CHECKING:
+    from .talk import wire
 
 # The signals that an agent that takes over handles, also when they are sent before it can.
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -135,7 +138,8 @@ class Agent:
         self.reloading = False
         if self.server is not None:
             self.server.close()
-        self.client.close()
+        if self.client is not None:
+            self.client.close()
         self.parents_end.close()
         self.readiness.close()
         self.bucket.close()
@@ -239,9 +243,14 @@ class Agent:
         self.keys = keys.Keys(config.key, config.paths.state / "key.json")
         if self.leader is not None and config.workers > 1:
             self.keys.make()
-        self.client = wire.Client(
-            config.run, config.worker, config.peer_port, config.hosts, self.keys, GANG
-        )
+        self.client: wire.Client[Report, member.Order] | None = None
+        if config.workers > 1:
+            # Its imports take an eighth of this process's time to start.
+            from .talk import wire
+
+            self.client = wire.Client(
+                config.run, config.worker, config.peer_port, config.hosts, self.keys, GANG
+            )
 
     def _serve(self) -> None:
         if self.leader is None or (self.server is not None and self.server.alive):
@@ -250,6 +259,8 @@ class Agent:
             self.server.close()
             self.server = None
         config = self.config
+        from .talk import wire
+
         try:
             self.server = wire.Server(
                 config.run,
@@ -438,7 +449,7 @@ class Agent:
             self.order = self.leader.exchange(report)
             self.answered = sent
             return
-        order = self.client.exchange(report)
+        order = self.client.exchange(report) if self.client else None
         if order is not None:
             self.order = order
             # From the time of the request: the leader counts from its arrival, which was later.
@@ -575,7 +586,7 @@ class Agent:
             self.archive.problem,
             self.readiness.error,
             self.keys.error,
-            self.client.problem,
+            self.client.problem if self.client else "",
             *self.refusals.shown(),
         ]
         shown = status.compose(

@@ -110,8 +110,9 @@ class Installed:
             raise CannotInstall(f"there is no user {definition.user} on this machine", False)
         try:
             workdir = self._code(definition, account, queue)
+            is_new = not (self._files.states / order.run).exists()
             self._write(definition, order, workdir)
-            self.start(order.run)
+            self._units.start(order.run, is_new)
         except submitted.Unfit as error:
             raise CannotInstall(str(error), True) from None
         except (OSError, CannotDo) as error:

@@ -38,18 +38,21 @@ class Units:
         self._seen[run] = now, state in _ACTIVE
         return state in _ACTIVE
 
-    def start(self, run: str) -> None:
+    def start(self, run: str, is_new: bool = False) -> None:
         """Start a run's agent. It is not enabled: at a boot its run may be another slice's.
 
-        systemd reads a new file by itself. To read all of them once more takes long, so it is asked
-        to only where it knows an older file, or, before version 246, no file of this name.
+        systemd reads the file of a run that `is_new` on this machine by itself. To read all files
+        takes long, so it is asked to only where it knows an older file of this name, or, before
+        version 246, none.
         """
         self._seen.pop(run, None)
-        asked = ("show", "--property=LoadState", "--property=NeedDaemonReload", _unit(run))
-        said = self._ask(*asked).split()
-        if "NeedDaemonReload=yes" in said or "LoadState=not-found" in said:
+        if not is_new and "yes" in self._ask("show", "--property=NeedDaemonReload", _unit(run)):
             self._ask("daemon-reload")
-        self._ask("start", "--no-block", _unit(run))
+        try:
+            self._ask("start", "--no-block", _unit(run))
+        except CannotDo:
+            self._ask("daemon-reload")
+            self._ask("start", "--no-block", _unit(run))
         self._seen[run] = time.monotonic(), True
 
     def stop(self, run: str) -> None:

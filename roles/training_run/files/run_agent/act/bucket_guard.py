@@ -26,7 +26,7 @@ from . import processes
 from .bucket_requests import CannotLook
 from .environment import AUTHORITIES
 from .fence_object import FenceObject, shown
-from .guard import LATE_SECONDS, NotNamed
+from .unguarded import LATE_SECONDS, NotNamed
 
 _START_SECONDS = 8.0  # the agent waits longer for a first sign of life
 _HELD_SECONDS = 30.0

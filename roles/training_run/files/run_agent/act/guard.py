@@ -20,12 +20,6 @@ from . import fence_file, processes, store
 
 _ENTRIES = 5000
 STEPS = 16
-LATE_SECONDS = 10.0
-"""Within which an attempt has to begin: less than the agent waits for a first sign of life."""
-
-
-class NotNamed(Exception):
-    """The fence does not name the attempt, which has to begin once more."""
 
 
 class Changes(NamedTuple):

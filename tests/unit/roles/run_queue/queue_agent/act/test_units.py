@@ -13,6 +13,7 @@ SYSTEMCTL = """\
 echo "$@" >> {folder}/asked
 case $1 in
 show) cat {folder}/shown;;
+start) grep -q "not found" {folder}/shown && echo > {folder}/shown && exit 5 || exit 0;;
 stop) sleep $(cat {folder}/takes);;
 esac
 """
@@ -33,19 +34,21 @@ def asked(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("shown", "verbs"),
+    ("shown", "is_new", "verbs"),
     [
-        ("LoadState=loaded\nNeedDaemonReload=no\n", ["show", "start"]),
-        # It knows what was here before, or, in an old version, nothing of a new file.
-        ("LoadState=loaded\nNeedDaemonReload=yes\n", ["show", "daemon-reload", "start"]),
-        ("LoadState=not-found\nNeedDaemonReload=no\n", ["show", "daemon-reload", "start"]),
+        ("", True, ["start"]),
+        ("NeedDaemonReload=no", False, ["show", "start"]),
+        # It knows what was here before.
+        ("NeedDaemonReload=yes", False, ["show", "daemon-reload", "start"]),
+        # An old version knows of no new file.
+        ("not found", True, ["start", "daemon-reload", "start"]),
     ],
 )
 def test_all_units_are_read_only_where_it_has_to_be(
-    one: Units, tmp_path: Path, shown: str, verbs: list[str]
+    one: Units, tmp_path: Path, shown: str, is_new: bool, verbs: list[str]
 ) -> None:
     (tmp_path / "shown").write_text(shown)
-    one.start("one")
+    one.start("one", is_new)
     assert asked(tmp_path) == verbs
     assert one.is_active("one")
     assert asked(tmp_path) == verbs

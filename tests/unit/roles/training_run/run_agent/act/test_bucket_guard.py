@@ -15,7 +15,7 @@ import pytest
 from run_agent.act import bucket_guard
 from run_agent.act.bucket_guard import BucketGuard
 from run_agent.act.bucket_requests import CannotLook
-from run_agent.act.guard import NotNamed
+from run_agent.act.unguarded import NotNamed
 from run_agent.decide.fence import Mark
 
 MINE = Mark(3, "me", slice="pair")

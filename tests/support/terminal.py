@@ -51,8 +51,8 @@ class Terminal:
             self.press(key)
             time.sleep(self._key_seconds)
             self.look(0)
-        # What is typed is shown, on a busy computer somewhat later.
-        self.wait_for(re.escape(line), 10)
+        # What is typed is shown, on a busy computer somewhat later; a long line is broken.
+        self.wait_for(" ?".join(map(re.escape, line)), 10)
         self._said = ""
         self.press("\r")
         return self.wait_for(until, seconds)

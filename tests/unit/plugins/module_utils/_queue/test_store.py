@@ -497,7 +497,7 @@ def test_elapsed_time_counts_only_where_it_is_set(queue: Queue, clock: Clock) ->
     queue.tend()
     assert queue.read("lr").run.state == "running"
     queue.tend(take_after=60.0)
-    assert queue.read("lr").run.reason == "pair was silent for 10 minutes"
+    assert queue.read("lr").run.reason == "pair was silent for 15 minutes"
 
 
 def test_hints_are_repaired(queue: Queue, bucket: Lossy) -> None:

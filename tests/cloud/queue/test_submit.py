@@ -133,9 +133,12 @@ def test_a_run_whose_slice_is_there_goes_on(lab: Any) -> None:
     fleet = replace(lab.fleet(), slices={node["name"]: lab.fleet().slices["solo"]})
     lab.submit(name="lr")
     queue = lab.queue()
-    queue.claim_next(replace(SOLO, name=node["name"]), owner)
+    mine = queue.claim_next(replace(SOLO, name=node["name"]), owner)
     (run,) = look(fleet, queue, 0.0).runs
     assert (run.state, run.owner) == ("running", owner)
+    assert queue.renew(mine, objects.Progress(300, 0.25))
+    (told,) = look(fleet, queue, 0.0).to_dict()["runs"]
+    assert (told["state"], told["step"], told["loss"]) == ("running", 300, 0.25)
 
 
 def test_a_waiting_run_stops_at_once_and_a_running_one_when_its_owner_reads_it(lab: Any) -> None:

@@ -51,6 +51,19 @@ def test_it_says_what_is_frozen_where_it_runs_and_why_it_waits(lab: FleetInMemor
     assert len([name for name in lab.bucket.items if name.startswith("runs/")]) == 6
 
 
+def test_a_sweep_has_a_maximum_at_a_time(lab: FleetInMemory, tmp_path: Path) -> None:
+    words = ["--name", "lr", "--sweep", "seed=1..3", "--at-once", "2"]
+    done = said(*words, "--", "python", "train.py", "{seed}")
+    assert ", at most 2 at once" in done.stdout
+    listed = lab.opened().all().states
+    assert {(one.sweep, one.at_once) for one in listed} == {("lr", 2)}
+    assert [one.parameters for one in listed] == [{"seed": str(seed)} for seed in (1, 2, 3)]
+    assert "--at-once 2: it is for a sweep" in said("--at-once", "2", "python", "x.py").stderr
+    runs = tmp_path / "runs.yml"
+    runs.write_text("{command: 'x {n}', name: n, sweep: {n: [1, 2]}, at_once: 1}")
+    assert "at most 1 at once" in said("--file", str(runs)).stdout
+
+
 def test_a_dry_run_writes_nothing(lab: FleetInMemory) -> None:
     done = said("--dry-run", "python", "train.py")
     assert done.exit_code == 0
@@ -112,11 +125,16 @@ def test_the_code_of_another_folder_or_none(lab: FleetInMemory, tmp_path: Path) 
 
 def test_python_users_get_the_same(lab: FleetInMemory) -> None:
     found = tpu_fleet.submit(
-        "python train.py --lr {lr}", name="lr", sweep={"lr": [1e-3, 3e-4]}, hang_after="30m"
+        "python train.py --lr {lr}",
+        name="lr",
+        sweep={"lr": [1e-3, 3e-4]},
+        at_once=1,
+        hang_after="30m",
     )
     assert found.names == ["lr-1", "lr-2"]
     assert found.definitions[0].command == ("python", "train.py", "--lr", "0.001")
     assert found.definitions[0].options == {"hang_after": "30m"}
+    assert found.definitions[0].at_once == 1
     assert found.places["lr-1"].position == 1
     with pytest.raises(ValueError, match="--on v9"):
         tpu_fleet.submit(["python"], on=["v9"], dry_run=True)

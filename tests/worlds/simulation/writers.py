@@ -704,7 +704,7 @@ class World:
             self._later(self.chance.choice([1.0, 5.0, 10.0, 30.0]), self._create)
 
     def _stop_agent(self) -> None:
-        """Tell one agent to stop, with its program; it comes back, unless its machine goes."""
+        """Send SIGTERM to one agent; it comes back, unless its machine goes."""
         machine = self._one()
         if machine is None:
             return

@@ -153,7 +153,10 @@ BROKEN: list[tuple[Break, str, int]] = [
 
 
 # CI has these, and the stage broken_worlds all.
-IN_CI = (write_over_any, start_without_a_look, hold_none, begin_from_nothing)
+IN_CI = (
+    write_over_any, start_without_a_look, hold_none, begin_from_nothing,
+    release_what_others_still_run,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -87,20 +87,25 @@ class BucketGuard:
     def _run(self, child: int) -> None:
         begun = processes.start_time(child)
         while not self.shut_out:
-            self._wait()
-            self._look(child, self._stood_still(self._known()))
+            known = self._wait()
+            self._look(child, self._stood_still(known))
         # No grace: what it would save now is what it must not.
         while begun is not None and processes.start_time(child) == begun:
             self._send(child, signal.SIGKILL)
             time.sleep(0.05)
 
-    def _wait(self) -> None:
-        """Wait for the next read of the fence in parts: a sleep may leave a suspension out."""
+    def _wait(self) -> float:
+        """Wait for the next read of the fence; return since when an heir may have come.
+
+        In parts, as a sleep may leave a suspension out. What worker 0 answers right after this
+        machine stood still does not count: it may have stood still too, and not read the fence yet.
+        """
         while True:
+            known = self._known()
             time.sleep(min(_PAUSE, self._every))
             due = max(self._asked + self._every, self._heard_at() + _SILENCE * self._every)
-            if now() >= due:
-                return
+            if now() >= due or self._stood_still(known):
+                return known
 
     def _known(self) -> float:
         """Return since when an heir may have come; worker 0 has asked a while before it answers."""

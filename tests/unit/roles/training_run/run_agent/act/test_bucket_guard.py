@@ -209,6 +209,24 @@ def test_worker_0_may_have_asked_long_before_it_answers(tmp_path: Path) -> None:
     assert guard._stood_still(guard._known())
 
 
+def test_what_worker_0_answers_right_after_this_machine_stood_still_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both may have stood still, and neither has read the fence since."""
+    heard, clock = tmp_path / "heard", [1000.0]
+    monkeypatch.setattr(bucket_guard, "now", lambda: clock[0])
+    guard = guard_of(Fence(MINE), heard=str(heard), look_every=10.0)
+    hear_at(heard, 1000.0)
+
+    def sleep(_seconds: float) -> None:
+        assert clock[0] == 1000.0, "it waits on"
+        clock[0] += 90.0
+        hear_at(heard, clock[0])
+
+    monkeypatch.setattr(bucket_guard.time, "sleep", sleep)
+    assert guard._stood_still(guard._wait())
+
+
 def test_beside_another_worker_it_is_read_only_while_worker_0_is_not_heard(
     child: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

@@ -1,19 +1,18 @@
-"""tpu.fleet: the command line beside the Ansible collection, and `submit` for programs."""
+"""tpu.fleet: the command line beside the collection; for programs, `submit` and `submitted`."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .queue.submit import submit
+    from .queue.submit import submit, submitted
 
-__all__ = ["submit"]
+__all__ = ["submit", "submitted"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `submit` when it is used: it brings Ansible."""
-    if name != "submit":
+    """Import what programs use when they use it: it brings Ansible."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    from .queue.submit import submit
-
-    return submit
+    return getattr(import_module(f"{__name__}.queue.submit"), name)

@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,18 +31,43 @@ def torch_xla_python() -> str:
     return _made("torch-xla-venv", "/usr/bin/python3", ("torch_xla",), more)
 
 
+def hydra_packages() -> Path:
+    """Return a folder with Hydra, for this Python, as requirements/hydra.txt pins it."""
+    pinned, venv = str(ROOT / "requirements/hydra.txt"), ROOT / ".cache/hydra-venv"
+    with _locked(venv):
+        install = _installs(venv, sys.executable)
+        # What builds the one package without a wheel is pinned, too.
+        subprocess.run([*install, "--no-build", "-c", pinned, "setuptools"], check=True)
+        subprocess.run(
+            [*install, "--require-hashes", "--no-build-isolation", "-r", pinned], check=True
+        )
+    (folder,) = venv.glob("lib/python*/site-packages")
+    return folder
+
+
 def _made(name: str, python: str, examples: Sequence[str], more: Sequence[str] = ()) -> str:
     """Make it, or bring it up to date."""
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert uv, "uv is not there: it comes with the development requirements"
     venv = ROOT / ".cache" / name
-    venv.parent.mkdir(exist_ok=True)
     files = [str(ROOT / "examples" / example / "requirements.txt") for example in examples]
-    # Tests of several processes want it at the same time.
-    with venv.with_name(f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not venv.exists():
-            subprocess.run([uv, "venv", "--quiet", "--python", python, venv], check=True)
-        install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python"), *more]
+    with _locked(venv):
+        install = [*_installs(venv, python), *more]
         subprocess.run([*install, *(f"-r{file}" for file in files)], check=True)
     return str(venv / "bin/python")
+
+
+@contextmanager
+def _locked(venv: Path) -> Iterator[None]:
+    """Hold the lock of an environment: tests of several processes want it at the same time."""
+    venv.parent.mkdir(exist_ok=True)
+    with venv.with_name(f"{venv.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _installs(venv: Path, python: str) -> list[str]:
+    """Return the words that install into an environment, which is made if it is missing."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert uv, "uv is not there: it comes with the development requirements"
+    if not venv.exists():
+        subprocess.run([uv, "venv", "--quiet", "--python", python, venv], check=True)
+    return [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python")]

@@ -92,7 +92,7 @@ def _apart(
     names = [one.relative_to(here).as_posix() for one in out if one.is_relative_to(here)]
     kept = [path for path in paths if not any(_is_below(path, name) for name in names)]
     told = [
-        f"{name}/ is left out of the code: it is the fleet's own"
+        f"{name}/ is left out of the code"
         for name in names
         if any(_is_below(path, name) for path in paths)
     ]

@@ -1,6 +1,7 @@
 """Submit runs: freeze the code, sign the definitions, write them into the bucket.
 
-`tpu_fleet.submit` is this for programs, and `tpu-fleet submit` for people.
+`tpu_fleet.submit` is this for programs, and `tpu-fleet submit` for people; `tpu_fleet.submitted`
+is what became of the runs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ from .code import Frozen, freeze
 from .fleet import QueueOfFleet, queue_of
 from .sign import Signer, SignError, signer_of
 from .sweep import SweepError, read_sweep
-from .wanted import NONE, Request, SubmitError, Wanted, definitions_of, wanted_of
+from .view import look
+from .wanted import (
+    NONE,
+    Request,
+    SubmitError,
+    Wanted,
+    definitions_of,
+    free_name,
+    wanted_of,
+)
 
 AT_ONCE = 8
 """Runs that are signed and written at the same time."""
@@ -76,15 +86,19 @@ class Submitting:
     folder: Path
     """Where the code is, if a run does not name its own folder."""
     again: bool = False
+    without: Sequence[Path] = ()
+    """Folders that are no part of the code, beside the fleet's."""
     known: dict[str, Submitted] = field(default_factory=dict)
     """The runs that were in the queue before, by name."""
     _codes: dict[Path, Frozen] = field(default_factory=dict)
 
     @classmethod
-    def here(cls, key: str | None, folder: Path, again: bool) -> Submitting:
+    def here(
+        cls, key: str | None, folder: Path, again: bool, without: Sequence[Path] = ()
+    ) -> Submitting:
         """Return it for the fleet in this folder; raises what `submit` does."""
         fleet = queue_of(read_inventory())
-        return cls(fleet, signer_of(fleet.users, key, fleet.login_key), folder, again)
+        return cls(fleet, signer_of(fleet.users, key, fleet.login_key), folder, again, without)
 
     def prepared(self, wanted: Sequence[Wanted], queue: Queue) -> Submission:
         """Return the definitions with their frozen code; nothing is written.
@@ -121,7 +135,7 @@ class Submitting:
         folder = (self.folder / Path(wanted.code or ".").expanduser()).resolve()
         if folder not in self._codes:
             try:
-                self._codes[folder] = freeze(folder, [self.fleet.folder])
+                self._codes[folder] = freeze(folder, [self.fleet.folder, *self.without])
             except (OSError, SnapshotError) as error:
                 raise SubmitError(
                     f"--code {folder}: it cannot be packed: {error}. Name the folder of the code, "
@@ -241,6 +255,47 @@ def submit(
     if not dry_run:
         work.send(submission, queue)
     return submission
+
+
+def submit_numbered(
+    entries: Sequence[Mapping[str, Any]],
+    name: str,
+    *,
+    first: int = 1,
+    key: str | None = None,
+    again: bool = False,
+    without: Sequence[Path] = (),
+) -> Submission:
+    """Submit runs NAME-1, NAME-2, … whose other keys are as in a file.
+
+    They are numbered from `first`. Folders of `without` are no part of the code. Raises what
+    `submit` does, before anything is submitted.
+    """
+    work = Submitting.here(key, Path.cwd(), again, without)
+    named = [{**entry, "name": f"{name}-{n}"} for n, entry in enumerate(entries, first)]
+    wanted = [wanted_of(entry, entry["name"], Wanted()) for entry in named]
+    queue = work.fleet.opened()
+    submission = work.prepared(wanted, queue)
+    work.send(submission, queue)
+    return submission
+
+
+def unused_name(wish: str) -> str:
+    """Return a name like a wish, with which no run of the fleet in this folder begins."""
+    fleet = queue_of(read_inventory())
+    known = {one.name: one for one in fleet.opened().all().states}
+    return free_name([f"{wish}.py"], Request(fleet, "", known))
+
+
+def submitted() -> list[dict[str, Any]]:
+    """Return the submitted runs of the fleet in this folder, as `runs --queue --json` shows them.
+
+    Raises QueueError and PlayError for a fleet without a queue, NoAnswer if the bucket does not
+    answer.
+    """
+    fleet = queue_of(read_inventory())
+    found: list[dict[str, Any]] = look(fleet, fleet.opened(), time.time()).to_dict()["runs"]
+    return found
 
 
 def _swept(key: str, values: Sequence[Any] | str) -> str:

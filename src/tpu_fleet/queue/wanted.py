@@ -350,6 +350,8 @@ def wanted_of(entry: Any, where: str, defaults: Wanted) -> Wanted:
     """
     if not isinstance(entry, Mapping):
         raise SubmitError(f"{where}: it is no run. Give it the keys command, name and others")
+    # YAML reads the key `on` as true.
+    entry = {"on" if key is True else key: value for key, value in entry.items()}
     problems = check_keys(f"{where}.", entry, FILE_KEYS, among=entry)
     if problems:
         raise SubmitError("\n".join(map(str, problems)))

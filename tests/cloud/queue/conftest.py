@@ -138,18 +138,22 @@ class Lab:
             )
         )
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `tpu-fleet` in the folder of the code."""
-        environment = self.cloud.env(
+    def environment(self) -> dict[str, str]:
+        """Return the variables of a process that works on this fleet."""
+        found: dict[str, str] = self.cloud.env(
             ANSIBLE_INVENTORY=str(self.folder / "inventory"),
             ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
             TPU_FLEET_STATE_DIR=str(self.folder / "state"),
             XDG_CACHE_HOME=str(self.folder / "cache"),
             PYTHONPATH=f"{ROOT / 'src'}:{ROOT / 'collections'}",
         )
+        return found
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `tpu-fleet` in the folder of the code."""
         return subprocess.run(
             [sys.executable, "-m", "tpu_fleet", *words],
-            cwd=self.code, env=environment, capture_output=True, text=True, timeout=120,
+            cwd=self.code, env=self.environment(), capture_output=True, text=True, timeout=120,
             check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 

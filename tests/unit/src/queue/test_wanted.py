@@ -220,13 +220,15 @@ def test_an_entry_of_a_file_goes_before_the_command_line() -> None:
         "sweep": {"lr": [1e-3, "x"], "seed": "1..2"},
         "venv": None,
         "hang_after": "30m",
+        # As YAML reads the key `on`.
+        True: ["pair"],
     }
     found = wanted_of(
         entry, "runs.yml[0]", replace(WANTED, priority=3, options={"fence": "folder"})
     )
     assert found.command == ["python", "train.py", "--lr", "{lr}", "a b"]
     assert found.sweep == {"lr": ["0.001", "x"], "seed": ["1", "2"]}
-    assert (found.name, found.priority, found.venv) == ("b", 3, "none")
+    assert (found.name, found.priority, found.venv, found.on) == ("b", 3, "none", ["pair"])
     assert found.options == {"fence": "folder", "hang_after": "30m"}
 
 

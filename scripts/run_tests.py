@@ -290,8 +290,8 @@ MORE = (
     ),
     Stage(
         "sweeps",
-        pytest("tests/cloud/sweeps", "tests/machines/sweeps"),
-        tests=(*PRODUCT, "examples/sweeps", "tests/cloud/sweeps", "tests/machines/sweeps"),
+        pytest("tests/cloud/sweeps"),
+        tests=(*PRODUCT, "examples/sweeps", "tests/cloud/sweeps"),
     ),
     # docs/tutorial.md, line by line.
     Stage(

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .queue.submit import submit, submitted
+    from .queue.submit import NoAnswer, SubmitError, submit, submitted
 
-__all__ = ["submit", "submitted"]
+__all__ = ["NoAnswer", "SubmitError", "submit", "submitted"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,26 +1,36 @@
-"""The examples of sweeps, processes for slices: killed, they lose no trial and double none."""
+"""The examples of sweeps, with a slice that is a thread: killed, they lose no trial and no line."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import signal
+import site
 import subprocess
+import sys
+import tarfile
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Outcome
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import DONE, FAILED, Owner
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serving
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Seen
 from example_python import ROOT, example_python
-from ports import free_port
+from queue_lab import Lab
 
-EXAMPLES = ROOT / "examples/sweeps"
+EXAMPLES = ROOT / "examples"
 LIMIT = 600  # seconds, for a computer that does much else
-TRAINING = ("--steps=120", "--checkpoint-every=20", "--step-seconds=0.05")
+SOLO = Serving("solo", "v4-8", 4)
+OWNER = Owner("solo", "us-central2-b", "v4-8", 4, "node-1", "boot-1")
 
 
 @pytest.fixture(scope="session")
@@ -29,202 +39,156 @@ def python() -> str:
     return example_python()
 
 
-class Slice:
-    """A slice whose workers are processes of this computer."""
+class Slice(threading.Thread):
+    """Takes one run after the other from the queue, and starts its program in its code."""
 
-    def __init__(self, name: str, folder: Path, workers: int = 1) -> None:
-        self.name, self.workers = name, workers
-        self._folder, self._shared = folder, folder / "shared"
-        self._processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self, lab: Lab, python: str) -> None:
+        super().__init__()
+        self._lab, self._python = lab, python
+        self._queue = lab.queue()
+        self.over = threading.Event()
 
-    def begin(self, *words: str) -> None:
-        """Start the program on all workers."""
-        port = free_port()
-        for worker in range(self.workers):
-            environment = {
-                **os.environ,
-                "PYTHONPATH": "",
-                "PYTHONUNBUFFERED": "1",
-                "TPU_FLEET_RUN": "demo",
-                "TPU_FLEET_SLICE": self.name,
-                "TPU_FLEET_WORKER": str(worker),
-                "TPU_FLEET_WORKERS": str(self.workers),
-                "TPU_FLEET_COORDINATOR": f"127.0.0.1:{port}",
-                "TPU_FLEET_CHECKPOINT_DIR": str(self._shared),
-            }
-            with (self._folder / f"{self.name}-{worker}.log").open("ab") as log:
-                self._processes.append(
-                    subprocess.Popen(
-                        words,
-                        cwd=self._folder,
-                        env=environment,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
-                )
+    def run(self) -> None:
+        while not self.over.is_set():
+            mine = self._queue.claim_next(SOLO, OWNER)
+            if mine is None:
+                time.sleep(0.2)
+                continue
+            code, progress = self._done(mine)
+            run = replace(mine.run, step=progress.get("step"), loss=progress.get("loss"))
+            state, reason = (FAILED, f"exit {code}") if code else (DONE, "")
+            self._queue.finish(mine._replace(run=run), Outcome(state, reason, code, 1))
 
-    def end(self, number: int = signal.SIGKILL) -> list[int]:
-        """Signal all that runs on the slice, as at the end of a machine; return the exit codes."""
-        for process in self._processes:
-            if process.poll() is None:
-                os.killpg(process.pid, number)
-        codes = [process.wait(LIMIT) for process in self._processes]
-        self._processes = []
-        return codes
-
-    def wait(self) -> None:
-        """Wait until all workers have ended, each with success."""
-        assert [process.wait(LIMIT) for process in self._processes] == [0] * self.workers, self.log
-
-    @property
-    def log(self) -> str:
-        """What the first worker has printed."""
-        return (self._folder / f"{self.name}-0.log").read_text().replace("\r", "")
+    def _done(self, mine: Seen) -> tuple[int, dict[str, Any]]:
+        signed = objects.signed_of(self._lab.read(f"definitions/{mine.run.definition}"))
+        definition = objects.definition_of(signed.signed)
+        folder = self._lab.folder / "machine" / definition.name
+        with tarfile.open(
+            fileobj=io.BytesIO(self._lab.read(f"code/{definition.code}.tar.gz"))
+        ) as it:
+            it.extractall(folder / "code", filter="data")
+        environment = {
+            **{**os.environ, "PYTHONPATH": "", "TPU_FLEET_RUN": definition.name},
+            "TPU_FLEET_CHECKPOINT_DIR": str(folder / "checkpoints"),
+            "TPU_FLEET_PROGRESS": str(folder / "progress.json"),
+        }
+        words = [self._python, *definition.command[1:]]
+        with (folder / "log").open("wb") as log:
+            done = subprocess.run(
+                words, cwd=folder / "code", env=environment, stdout=log, stderr=log, check=False
+            )
+        path = folder / "progress.json"
+        return done.returncode, json.loads(path.read_text()) if path.exists() else {}
 
 
 @pytest.fixture
-def slices(tmp_path: Path) -> Iterator[Callable[..., Slice]]:
-    """Make slices, and leave none of their processes behind."""
-    made: list[Slice] = []
-
-    def make(name: str, workers: int = 1) -> Slice:
-        made.append(Slice(name, tmp_path, workers))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.end()
+def solo(lab: Lab, python: str) -> Iterator[Slice]:
+    """A slice that serves the queue of the lab, as soon as it is started."""
+    lab.declare()
+    one = Slice(lab, python)
+    yield one
+    one.over.set()
+    if one.is_alive():
+        one.join(LIMIT)
 
 
-def wait_for(what: str, one: Slice, pattern: str) -> re.Match[str]:
-    """Wait until a slice has printed something."""
+def search(lab: Lab, python: str, *words: str) -> subprocess.Popen[str]:
+    """Start the search, as on a person's computer."""
+    environment = lab.environment()
+    environment["PYTHONPATH"] += f":{':'.join(site.getsitepackages())}"
+    key = ("--ssh-key", str(lab.keys["alice"]), "--dir", str(lab.folder))
+    return subprocess.Popen(
+        [python, str(EXAMPLES / "sweeps/optuna/search.py"), *key, "--every", "1", *words],
+        cwd=lab.code, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def states(lab: Lab) -> dict[str, str]:
+    return {one.name: one.state for one in lab.queue().all().states}
+
+
+def journal(lab: Lab) -> list[dict[str, Any]]:
+    lines = (lab.folder / "search.journal").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_a_search_goes_on_after_its_program_was_killed_and_has_each_trial_once(
+    lab: Lab, python: str, solo: Slice
+) -> None:
+    words = ("--trials", "3", "--at-once", "2", "--", "--steps=40", "--log-every=10")
+    first = search(lab, python, *words)
     deadline = time.monotonic() + LIMIT
-    while not (found := re.search(pattern, one.log, re.M | re.S)):
-        assert time.monotonic() < deadline, f"{what}: not within {LIMIT} s\n{one.log}"
-        time.sleep(0.1)
-    return found
-
-
-def journal(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "study.journal").read_text().splitlines()]
-
-
-def test_a_study_has_each_trial_once(
-    python: str, slices: Callable[..., Slice], tmp_path: Path
-) -> None:
-    solo, pair = slices("solo"), slices("pair", workers=2)
-    trials = 5
-    words = (python, str(EXAMPLES / "optuna/sweep.py"), f"--trials={trials}", *TRAINING)
-    # Each alone, so that there is something left to do for both. One is asked to stop and saves
-    # where it is; the other is killed in the middle of a trial, behind its first checkpoint.
-    solo.begin(*words)
-    wait_for("a trial", solo, "step 40 loss")
-    assert solo.end(signal.SIGTERM) == [143]
-    saved = re.findall(r"saved step (\d+)", solo.log)[-1]
-    pair.begin(*words)
-    number = wait_for("a trial", pair, r"^pair: trial (\d+) with .* step 40 loss")[1]
-    assert pair.end() == [-signal.SIGKILL] * 2
-    for one in (solo, pair):
-        one.begin(*words)
-    wait_for("the resume", solo, rf"begins at step {saved}$")
-    again = wait_for(
-        "the resume", pair, rf"(^pair: trial {number} with [^\n]*).*\1.*?begins at step (\d+)"
-    )
-    assert int(again[2]) >= 20
-    for one in (solo, pair):
-        one.wait()
-
-    log = journal(tmp_path / "shared")
-    owners = {
-        (line["trial_id"], line["user_attr"]["slice"]) for line in log if line["op_code"] == 8
-    }
-    assert sorted(trial for trial, _slice in owners) == list(range(trials))
-    told = [(line["trial_id"], line["state"]) for line in log if line["op_code"] == 6]
-    assert sorted(told) == [(trial, 1) for trial in range(trials)], "each complete, and once"
-    finals = sorted((tmp_path / "shared").glob("trial-*/final.json"))
-    assert len(finals) == trials
-    assert {json.loads(path.read_text())["steps"] for path in finals} == {120}
-    best = json.loads(re.findall(r"best so far (.*)", pair.log)[-1])
-    assert set(best) == {"trial", "loss", "learning_rate", "hidden"}
-
-
-def test_what_a_slice_left_for_good_is_taken_over_once(
-    python: str, slices: Callable[..., Slice], tmp_path: Path
-) -> None:
-    gone = slices("gone")
-    words = (python, str(EXAMPLES / "optuna/sweep.py"), "--trials=1", *TRAINING)
-    gone.begin(*words)
-    wait_for("a checkpoint", gone, "step 40 loss")
-    gone.end()
-    heirs = [slices("one"), slices("other")]
-    for heir in heirs:
-        heir.begin(*words, "--take-over", "gone")
-    for heir in heirs:
-        heir.wait()
-    begun = [step for heir in heirs for step in re.findall(r"begins at step (\d+)", heir.log)]
-    assert len(begun) == 1
-    assert int(begun[0]) >= 20
-    log = journal(tmp_path / "shared")
-    assert [line["state"] for line in log if line["op_code"] == 6] == [1]
-
-
-def test_an_exception_ends_the_attempt_and_the_third_the_trial(
-    python: str, slices: Callable[..., Slice], tmp_path: Path
-) -> None:
-    one = slices("solo")
-    # No batch can be drawn: what a mistake in the program is to a sweep.
-    words = (python, str(EXAMPLES / "optuna/sweep.py"), "--trials=1", "--steps=2", "--seed=-1")
-    for attempt in (1, 2, 3):
-        one.begin(*words)
-        wait_for("its end", one, rf"(Traceback.*){{{attempt}}}")
-        assert one.end(0) == [1]
-    one.begin(*words)
-    one.wait()
-    told = [line["state"] for line in journal(tmp_path / "shared") if line["op_code"] == 6]
-    assert told == [3], "failed"
-    errors = (tmp_path / "shared/trial-000/errors.txt").read_text()
-    assert errors.count("=== behind step 0\n") == 3
-
-
-def test_a_grid_without_wandbs_server_has_each_point_once(
-    python: str, slices: Callable[..., Slice], tmp_path: Path
-) -> None:
-    sweep = yaml.safe_load((EXAMPLES / "wandb/sweep.yaml").read_text())
-    sweep["parameters"]["learning_rate"]["values"] = [0.001, 0.01]
-    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
-    words = (python, str(EXAMPLES / "wandb/offline.py"), "sweep.yaml", *TRAINING)
-    first, second = slices("first"), slices("second")
-    second.begin(*words)
-    wait_for("a trial", second, r"^second: \S+\n.* step 40 loss")
-    assert second.end(signal.SIGTERM) == [143]
-    first.begin(*words)
-    point = wait_for("a trial", first, r"^first: (\S+)\n.* step 40 loss")[1]
-    assert first.end() == [-signal.SIGKILL]
-    for one in (first, second):
-        one.begin(*words)
-    again = wait_for(
-        "the resume", first, rf"(^first: {re.escape(point)}\n).*\1.*?begins at step (\d+)"
-    )
-    assert int(again[2]) >= 20
-    for one in (first, second):
-        one.wait()
-
-    folders = sorted((tmp_path / "shared").iterdir())
-    assert len(folders) == 4
-    for folder in folders:
-        assert (folder / "end").read_text() == "0\n"
-        assert (folder / "claim").read_text() in ("first", "second")
-        logged = (folder / "history.jsonl").read_text().splitlines()
-        assert [json.loads(line)[0] for line in logged] == list(range(20, 121, 20))
-    ended = [
-        json.loads(line)
-        for one in (first, second)
-        for line in one.log.splitlines()
-        if line.startswith('{"slice"')
+    while len(states(lab)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    first.kill()
+    first.wait(LIMIT)
+    assert states(lab) == {"search-0": "waiting", "search-1": "waiting"}
+    solo.start()
+    second = search(lab, python, *words)
+    said, _none = second.communicate(timeout=LIMIT)
+    assert second.returncode == 0, said
+    assert states(lab) == dict.fromkeys(("search-0", "search-1", "search-2"), "done")
+    told = {line["trial_id"]: line["values"] for line in journal(lab) if line["op_code"] == 6}
+    losses = [
+        json.loads((lab.folder / f"machine/search-{number}/progress.json").read_text())["loss"]
+        for number in range(3)
     ]
-    assert Counter(json.dumps(line["point"]) for line in ended).most_common(1)[0][1] == 1
-    assert len(ended) == 4
-    parts = [path.name for path in (tmp_path / "shared").glob("*/wandb/offline-run-*")]
-    assert len(parts) > 4, "that one which was interrupted has another"
-    assert len({name.split("-", 3)[3] for name in parts}) == 4, "with the same id"
+    assert told == {number: [loss] for number, loss in enumerate(losses)}
+    assert re.search(rf"best: search-\d {min(losses)} ", said), said
+
+
+def test_a_trial_without_a_result_has_failed_and_another_search_takes_another_name(
+    lab: Lab, python: str, solo: Slice
+) -> None:
+    solo.start()
+    # No batch can be drawn: what a mistake in the program is to a search.
+    one = search(lab, python, "--trials", "1", "--", "--steps=2", "--seed=-1")
+    said, _none = one.communicate(timeout=LIMIT)
+    assert (one.returncode, "search-0 failed: exit 1" in said) == (0, True), said
+    assert [line["state"] for line in journal(lab) if line["op_code"] == 6] == [3]
+    (lab.folder / "search.journal").unlink()
+    again = search(lab, python, "--trials", "1")
+    said, _none = again.communicate(timeout=LIMIT)
+    assert again.returncode == 1
+    assert "--name search-0: search-0 exists and is failed" in said
+
+
+def test_a_trial_of_wandb_that_was_killed_has_each_line_once(python: str, tmp_path: Path) -> None:
+    words = [python, str(EXAMPLES / "sweeps/wandb/trial.py"), "--hidden=32", "--learning_rate=0.01"]
+    words += ["--steps=160", "--checkpoint-every=50", "--step-seconds=0.02"]
+    environment = {
+        **{**os.environ, "PYTHONPATH": "", "WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path)},
+        **{"TPU_FLEET_RUN": "grid-1", "TPU_FLEET_CHECKPOINT_DIR": str(tmp_path / "checkpoints")},
+        **{"TPU_FLEET_PROGRESS": str(tmp_path / "progress.json"), "PYTHONUNBUFFERED": "1"},
+    }
+    log = (tmp_path / "log").open("ab")
+    first = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True)
+    deadline = time.monotonic() + LIMIT
+    while "step 80 loss" not in (tmp_path / "log").read_text():
+        assert time.monotonic() < deadline
+        assert first.poll() is None, (tmp_path / "log").read_text()
+        time.sleep(0.1)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait(LIMIT)
+    subprocess.run(words, env=environment, stdout=log, stderr=log, check=True, timeout=LIMIT)
+    begun = re.findall(r"begins at step (\d+)", (tmp_path / "log").read_text())
+    assert begun == ["0", "50"]
+    logged = json.loads((tmp_path / "checkpoints/history.json").read_text())
+    assert [step for step, _loss in logged] == list(range(20, 161, 20))
+    assert json.loads((tmp_path / "progress.json").read_text())["step"] == 160
+    parts = [path.name for path in (tmp_path / "wandb").glob("offline-run-*")]
+    assert [name.rpartition("-grid-1")[1:] for name in parts] == [("-grid-1", "")] * 2
+
+
+def test_agents_of_wandb_keep_their_trials_in_one_place(python: str, tmp_path: Path) -> None:
+    """As wandb's agent starts it; there is no server of wandb here."""
+    environment = {
+        **{**os.environ, "PYTHONPATH": "", "WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path)},
+        **{"TPU_FLEET_RUN": "agent-1", "WANDB_RUN_ID": "x7", "WANDB_SWEEP_ID": "s"},
+    }
+    words = [f"--checkpoints={tmp_path}/all", "--hidden=32", "--learning_rate=0.01", "--steps=5"]
+    program = str(EXAMPLES / "sweeps/wandb/trial.py")
+    subprocess.run([python, program, *words], env=environment, check=True, timeout=LIMIT)
+    assert json.loads((tmp_path / "all/x7/final.json").read_text())["steps"] == 5
+    assert sys.executable != python

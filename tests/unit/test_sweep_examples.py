@@ -37,7 +37,7 @@ def fleet_of(example: str) -> dict[str, Any]:
 
 def submissions(text: str) -> list[list[str]]:
     """Return the commands of a text that submit, as words."""
-    lines = re.findall(r"tpu-fleet (submit [^\n]*(?:\\\n[^\n]*)*)", text)
+    lines = re.findall(r"(?m)^\$ tpu-fleet (submit (?:[^\n\\]|\\\n)*)", text)
     return [shlex.split(line.replace("\\\n", " ")) for line in lines]
 
 

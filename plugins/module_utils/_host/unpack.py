@@ -55,9 +55,14 @@ def _inside(name: str, strip: int) -> str | None:
 
 def _check_link(name: str, target: str) -> None:
     """Raise Unfit for a link that leads out, through which a later file could be written."""
-    place = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-    if target.startswith("/") or place == ".." or place.startswith("../"):
+    if leads_out(name, target):
         raise Unfit(f"link {name} leads out of the folder, to {target}")
+
+
+def leads_out(name: str, target: str) -> bool:
+    """Return whether a link of a folder leads out of it."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    return target.startswith("/") or place == ".." or place.startswith("../")
 
 
 def _write(source: IO[bytes] | None, target: Path, program: bool) -> None:

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._host import snapshot
+from ansible_collections.tpu.fleet.plugins.module_utils._host.unpack import (
+    leads_out,
+    link_target,
+)
 
 from ..show.figures import amount, size
 from ..workers.sync.folder import origin_of
@@ -86,7 +90,10 @@ def freeze(folder: Path, without: Sequence[Path] = ()) -> Frozen:
 def _apart(
     folder: Path, paths: Sequence[str], without: Sequence[Path]
 ) -> tuple[list[str], list[str]]:
-    """Return what is packed, and a warning for each folder that is left out."""
+    """Return what is packed, and a warning for each folder and link that is left out.
+
+    A machine refuses an archive with a link that leads out of its folder.
+    """
     here = folder.resolve()
     out = [one.resolve() for one in without]
     names = [one.relative_to(here).as_posix() for one in out if one.is_relative_to(here)]
@@ -96,7 +103,16 @@ def _apart(
         for name in names
         if any(_is_below(path, name) for path in paths)
     ]
-    return kept, told
+    out_of_it = [path for path in kept if _leads_out(folder / path, path)]
+    told += [
+        f"{path} is left out of the code: it is a link that leads out of the folder"
+        for path in out_of_it
+    ]
+    return [path for path in kept if path not in out_of_it], told
+
+
+def _leads_out(full: Path, path: str) -> bool:
+    return full.is_symlink() and leads_out(path, link_target(full))
 
 
 def _is_below(path: str, folder: str) -> bool:

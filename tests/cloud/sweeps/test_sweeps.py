@@ -10,7 +10,6 @@ import signal
 import site
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host.unpack import unpack
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Outcome
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import DONE, FAILED, Owner
@@ -49,6 +49,7 @@ class Slice(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
+        """Serve the queue until it is over."""
         while not self.over.is_set():
             mine = self._queue.claim_next(SOLO, OWNER)
             if mine is None:
@@ -63,10 +64,9 @@ class Slice(threading.Thread):
         signed = objects.signed_of(self._lab.read(f"definitions/{mine.run.definition}"))
         definition = objects.definition_of(signed.signed)
         folder = self._lab.folder / "machine" / definition.name
-        with tarfile.open(
-            fileobj=io.BytesIO(self._lab.read(f"code/{definition.code}.tar.gz"))
-        ) as it:
-            it.extractall(folder / "code", filter="data")
+        code = folder / "code"
+        code.mkdir(parents=True)
+        unpack(io.BytesIO(self._lab.read(f"code/{definition.code}.tar.gz")), code)
         environment = {
             **{**os.environ, "PYTHONPATH": "", "TPU_FLEET_RUN": definition.name},
             "TPU_FLEET_CHECKPOINT_DIR": str(folder / "checkpoints"),
@@ -75,7 +75,7 @@ class Slice(threading.Thread):
         words = [self._python, *definition.command[1:]]
         with (folder / "log").open("wb") as log:
             done = subprocess.run(
-                words, cwd=folder / "code", env=environment, stdout=log, stderr=log, check=False
+                words, cwd=code, env=environment, stdout=log, stderr=log, check=False
             )
         path = folder / "progress.json"
         return done.returncode, json.loads(path.read_text()) if path.exists() else {}

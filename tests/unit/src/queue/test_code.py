@@ -74,6 +74,18 @@ def test_the_fleet_itself_is_no_part_of_the_code(folder: Path) -> None:
         freeze(inventory, [inventory])
 
 
+def test_links_stay_unless_they_lead_out(folder: Path) -> None:
+    (folder / "near").symlink_to("train.py")
+    (folder / "far").symlink_to("../elsewhere.cfg")
+    (folder / "whole").symlink_to("/etc/hosts")
+    found = freeze(folder)
+    assert {"near", "far", "whole"} & {*names(found.data)} == {"near"}
+    assert found.warnings == [
+        f"{name} is left out of the code: it is a link that leads out of the folder"
+        for name in ("far", "whole")
+    ]
+
+
 def test_without_git(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x")
     found = freeze(tmp_path)

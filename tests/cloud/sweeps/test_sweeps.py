@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._host.unpack import unpack
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Outcome
@@ -30,7 +31,6 @@ from queue_lab import Lab
 EXAMPLES = ROOT / "examples"
 LIMIT = 600  # seconds, for a computer that does much else
 SOLO = Serving("solo", "v4-8", 4)
-OWNER = Owner("solo", "us-central2-b", "v4-8", 4, "node-1", "boot-1")
 
 
 @pytest.fixture(scope="session")
@@ -39,19 +39,30 @@ def python() -> str:
     return example_python()
 
 
+def owner_of(lab: Lab) -> Owner:
+    """Return a slice that the API has: from one that is gone its run would be taken."""
+    nodes = f"{lab.cloud.url}v2/projects/{lab.cloud.project}/locations/us-central2-b/nodes"
+    body = {"acceleratorType": SOLO.type, "runtimeVersion": "tpu-ubuntu2204-base"}
+    made = requests.post(nodes, params={"nodeId": SOLO.name}, json=body, timeout=60)
+    made.raise_for_status()
+    (node,) = lab.nodes()
+    assert node["state"] == "READY"
+    return Owner(SOLO.name, "us-central2-b", SOLO.type, SOLO.chips, node["id"], "boot-1")
+
+
 class Slice(threading.Thread):
     """Takes one run after the other from the queue, and starts its program in its code."""
 
     def __init__(self, lab: Lab, python: str) -> None:
         super().__init__()
         self._lab, self._python = lab, python
-        self._queue = lab.queue()
+        self._queue, self._owner = lab.queue(), owner_of(lab)
         self.over = threading.Event()
 
     def run(self) -> None:
         """Serve the queue until it is over."""
         while not self.over.is_set():
-            mine = self._queue.claim_next(SOLO, OWNER)
+            mine = self._queue.claim_next(SOLO, self._owner)
             if mine is None:
                 time.sleep(0.2)
                 continue

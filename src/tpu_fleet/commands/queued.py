@@ -218,6 +218,8 @@ class Outcome:
         """Return it in a line."""
         run = self.after
         where = f" on {run.owner.slice}" if run.owner else ""
+        if self.why.startswith(run.state):  # stopped by bob
+            return f"{run.name}: {self.why}"
         why = f": {self.why}" if self.why else ""
         return f"{run.name}: {run.state}{where}{why}"
 

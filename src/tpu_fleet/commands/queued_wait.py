@@ -8,6 +8,7 @@ import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import WAITING, Submitted
 
+from ..show.console import PlainConsole, say
 from .queued import Here
 
 LOOK = 2.0
@@ -48,6 +49,8 @@ def _tell(here: Here, state: Submitted, told: str) -> str:
     why = view.why(next((one for one in view.runs if one.name == state.name), state))
     if why == told:
         return told
-    more = "" if told else ". Its log follows when it begins; Ctrl-C ends this"
-    click.echo(visible(f"{state.name} waits: {why}{more}."), err=True)
+    console = PlainConsole(stderr=True)
+    say(console, f"{state.name} waits: {why}.")
+    if not told:
+        say(console, "Its log follows when it begins; Ctrl-C ends this.")
     return why

@@ -20,6 +20,7 @@ from ..queue.sign import SignError
 from ..queue.submit import Submission, Submitting
 from ..queue.sweep import SweepError, read_sweep
 from ..queue.wanted import NONE, SubmitError, Wanted, wanted_of
+from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.inventory.ansible_config import inventory_sources
@@ -170,7 +171,7 @@ def submit(
             submission = explained(lambda: job.prepared(wanted, queue))
         if not as_json:
             for line in about(submission, job):
-                click.echo(visible(line))
+                say(wide_console(), line)
         if not dry_run:
             explained(lambda: job.send(submission, queue))
             keep_names(job, submission)
@@ -178,7 +179,7 @@ def submit(
             click.echo(json.dumps(submission.to_dict(), indent=2))
         else:
             for line in outcome(submission, dry_run):
-                click.echo(visible(line))
+                say(wide_console(), line)
         for name, why in submission.failed.items():
             click.echo(visible(f"{name} was not submitted: {why}"), err=True)
         return 1 if submission.failed else 0

@@ -176,9 +176,9 @@ def test_an_evening(lab: tuple[Fleet, Person, Person]) -> None:
 
     # Alice makes room: half of her arms are not worth it.
     said = alice.type("tpu-fleet stop lr-3 lr-4", "stop")
-    assert re.findall(r"lr-\d: stopped", said) == ["lr-3: stopped", "lr-4: stopped"]
+    assert re.findall(r"lr-\d: .*", said) == ["lr-3: stopped by alice", "lr-4: stopped by alice"]
     # Bob's data were not there.
-    bob.type_until("tpu-fleet runs --queue", r"size-1 +failed(?s:.*)size-2 +failed", "failed")
+    bob.type_until("tpu-fleet runs --queue", r"(?s)size-\d +failed.*size-\d +failed", "failed")
     bob.type(f"tpu-fleet exec --sudo -- sh -c 'seq 1000 > {WORDS}'")
     assert "size-1: running on" in bob.type("tpu-fleet retry size-1", "retry")
     bob.type_until("tpu-fleet runs", r"size-1 +solo .*running +\d+ +\d+", "runs")

@@ -598,6 +598,7 @@ class Agent:
             dropped=self.glance.dropped_bytes,
             peers=self.leader.peers() if self.leader else None,
             failures=self.leader.failures() if self.leader else None,
+            last_words=self.leader.last_words() if self.leader else "",
             queue=self.order.queue if self.order else None,
             bucket=self.bucket.shown(),
             archive=self.archive.shown(),

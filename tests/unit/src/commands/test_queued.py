@@ -101,7 +101,7 @@ def test_a_waiting_run_is_stopped_and_an_ended_one_stays(
     submitted(lab, "a")
     for _ in range(2):
         assert queued.with_submitted("stop", ["a"], False, None, no_others) == 0
-        assert capsys.readouterr().out == "a: stopped: stopped by carol\n"
+        assert capsys.readouterr().out == "a: stopped by carol\n"
 
 
 def test_a_running_one_is_waited_for(

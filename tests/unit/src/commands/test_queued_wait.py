@@ -70,8 +70,8 @@ def test_it_waits_and_tells_each_reason_once(
     assert queued_wait.slice_of("second", "") == "solo"
     told = capsys.readouterr().err.splitlines()
     assert told == [
-        "second waits: first in turn; v4-8 busy: solo (first). Its log follows when it begins; "
-        "Ctrl-C ends this.",
+        "second waits: first in turn; v4-8 busy: solo (first).",
+        "Its log follows when it begins; Ctrl-C ends this.",
         "second waits: first in turn; idle: solo.",
     ]
 

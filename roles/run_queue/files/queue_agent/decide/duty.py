@@ -129,7 +129,9 @@ def _hindrance(facts: Facts) -> Ending | None:
 
 
 def _why(status: Mapping[str, Any]) -> str:
-    return one_line(str(status.get("reason") or "its program failed"))
+    reason = str(status.get("reason") or "its program failed")
+    words = str(status.get("last_words") or "")
+    return one_line(f"{reason}: {words}" if words else reason)
 
 
 def _code(value: Any) -> int | None:

@@ -215,6 +215,7 @@ def compose(
     dropped: int,
     peers: list[dict[str, Any]] | None,
     failures: int | None = None,
+    last_words: str = "",
     queue: dict[str, Any] | None = None,
     bucket: dict[str, Any] | None = None,
     archive: dict[str, Any] | None = None,
@@ -240,5 +241,5 @@ def compose(
         agent_pid=agent_pid,
     )
     if peers is not None:
-        shown.update(peers=peers, failures=failures)
+        shown.update(peers=peers, failures=failures, last_words=last_words)
     return shown

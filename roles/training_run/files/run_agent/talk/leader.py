@@ -14,6 +14,8 @@ from ..decide.config import Config
 from ..decide.gang_state import GATHERING, STOPPING, Gang, Policy, Report
 from ..decide.inbox import Inbox
 from ..decide.member import Order
+from ..decide.run_states import FAILED
+from ..decide.values import one_line
 from .clock import GangClock
 
 _SAVE_SECONDS = 300.0  # of the clock, when nothing else is new
@@ -166,6 +168,13 @@ class Leader:
         """Return how many failures of the program count, also those on other slices."""
         with self._lock:
             return len(gang.failures_in(self.gang, self._clock.now(), self.policy))
+
+    def last_words(self) -> str:
+        """Return the last line of a program whose failure ended the run; empty without one."""
+        with self._lock:
+            lines = self.gang.tail if self.gang.phase == FAILED else []
+        own = [line for line in lines if line.strip() and not line.startswith("--- tpu-fleet")]
+        return one_line(own[-1], 300) if own else ""
 
     def peers(self) -> list[dict[str, Any]]:
         """Return what is known of each worker, for the status file."""

@@ -20,6 +20,7 @@ FACTS = Facts(status={"state": "running", "program": "running"}, reports={}, wor
     [
         ({"status": {"state": "succeeded"}}, "done", ""),
         ({"status": {"state": "failed", "reason": "exit 3", "exit_code": 3}}, "failed", "exit 3"),
+        ({"status": {"state": "failed", "reason": "a", "last_words": "b"}}, "failed", "a: b"),
         ({"wish": "stopped by bob"}, "stopped", "stopped by bob"),
         ({"stopped_by": "carol"}, "stopped", "stopped by carol"),
         ({"hours": 2.0}, "failed", "it ran for 2 h, which is its max_hours"),

@@ -159,12 +159,18 @@ def table_of(view: QueueView) -> Table:
             run.state,
             run.person,
             run.owner.slice if run.owner else run.last or "-",
-            str(run.attempt) if run.attempt else "-",
+            _attempt(run),
             long(max(0.0, view.now - (since or view.now))),
             notes=[view.why(run)],
             style="red" if run.state == "failed" else "yellow" if run.state == WAITING else "",
         )
     return table
+
+
+def _attempt(run: Submitted) -> str:
+    """Return the number of a run's last attempt; not known yet while a slice has just taken it."""
+    is_known = run.attempt and not (run.state == RUNNING and run.changed_at == run.started_at)
+    return str(run.attempt) if is_known else "-"
 
 
 def left_out(view: QueueView) -> str:

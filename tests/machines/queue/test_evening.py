@@ -108,7 +108,9 @@ class Person:
         events = self.terminal.events[since:]
         text = PROMPT.sub("", "".join(text for _at, text in events)).lstrip("\r\n")
         text = text if text.startswith("$") else f"$ {text}"
-        if found := too_wide(text, COLUMNS):
+        # What a program prints is its own.
+        found = [line for line in too_wide(text, COLUMNS) if not line.startswith('  File "')]
+        if found:
             self.wide[name] = found
         drawn = picture(f"{self.name}: {line}", [(0, text)], COLUMNS, rows)
         (self.pictures / f"queue-{name}.svg").write_text(drawn)

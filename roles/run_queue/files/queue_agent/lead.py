@@ -247,6 +247,7 @@ class Lead:
         is_new = duty.failures != mine.run.failures
         if not (is_new or self._is_due("beat", BEAT)):
             return
+        is_new = is_new or duty.attempt > mine.run.attempt
         self._due["beat"] = 0.0  # at once, if there is no answer
         sent = since_boot()
         try:

@@ -31,7 +31,7 @@ from .decide.gang_state import (
     TOLD_TO_STOP,
     Report,
 )
-from .decide.run_states import RUNNING
+from .decide.run_states import ENDED, RUNNING
 from .talk import keys, systemd
 from .talk.journal import Journal
 from .talk.leader import Leader
@@ -607,7 +607,7 @@ class Agent:
         systemd.tell(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())
 
     def _reason(self, local: member.Local) -> str:
-        if self.leaving:
+        if self.leaving and self.order_phase() not in ENDED:
             return TOLD_TO_STOP
         if self.leader is None and local.silence > self.config.timing.lost:
             return "worker 0 is not there"

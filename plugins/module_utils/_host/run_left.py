@@ -109,7 +109,7 @@ def left_by(
         return left if rsync else [file for entry in left for file in files(entry)], missing
 
     left, missing = as_user(user, look, seconds=SECONDS, most_bytes=MOST_BYTES)
-    known = {one.name for place in (there.states, there.logs) for one in place.glob("*")}
+    known = {one.name for place in (there.states, there.logs) for one in place.glob("[!.]*")}
     return {
         "runs": sorted(known),
         "user": user,

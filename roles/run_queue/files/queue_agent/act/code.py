@@ -1,7 +1,8 @@
 """The frozen code of submitted runs, each version in a folder of the run's user.
 
 Root alone can change what is around that folder. It opens nothing in it: a process with the user's
-rights unpacks the archive.
+rights unpacks the archive. Runs of two users never share a folder, although a name and an archive
+may be the same: who can write to the bucket can have both.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pwd
 import sys
 from pathlib import Path
 
-from run_agent.act import as_user
+from run_agent.act import as_user, shared_places
 
 from ..shared._queue.store import Queue
 
@@ -33,9 +34,11 @@ class CannotGet(Exception):
 
 def install(place: Path, run: str, sha: str, account: pwd.struct_passwd, queue: Queue) -> Path:
     """Return the folder of a run's code, which is fetched unless it is there; raise CannotGet."""
-    folder = place / run / sha[:16]
-    if not folder.is_dir():
+    folder = place / run / f"{account.pw_name}-{sha[:16]}"
+    if not shared_places.is_folder_of(folder, account.pw_uid):
         data = _fetched(queue, sha)
+        if os.path.lexists(folder):
+            shared_places.move_away(folder)
         folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         _unpacked(data, folder, account)
     return folder

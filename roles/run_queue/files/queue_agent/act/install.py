@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pwd
 from pathlib import Path
 from typing import Any
 
-from run_agent.act import as_user, store
+from run_agent.act import as_user, shared_places, store
 from run_agent.decide.values import is_whole
 
 from ..decide import submitted, verdict
@@ -22,6 +23,7 @@ from ..decide.settings import Places, Settings
 from ..shared._host.runs import SUBMITTED, RunFiles
 from ..shared._queue.objects import Definition, Refused, definition_of
 from ..shared._queue.store import Queue
+from ..shared._roles.training_run.definition import CHECKPOINTS
 from . import code, signature
 from .units import CannotDo, Units
 
@@ -109,6 +111,7 @@ class Installed:
         if account is None:
             raise CannotInstall(f"there is no user {definition.user} on this machine", False)
         try:
+            self._take_places(definition, account)
             workdir = self._code(definition, account, queue)
             is_new = not (self._files.states / order.run).exists()
             self._write(definition, order, workdir)
@@ -117,6 +120,22 @@ class Installed:
             raise CannotInstall(str(error), True) from None
         except (OSError, CannotDo) as error:
             raise CannotInstall(f"cannot install it: {error}", False) from None
+
+    def _take_places(self, definition: Definition, account: pwd.struct_passwd) -> None:
+        """See to it that no folder of this name is still that of another user.
+
+        Its log is put where only root finds it. Its checkpoints are nothing that this run may read.
+        """
+        run, uid = definition.name, account.pw_uid
+        log, checkpoints = self._files.logs / run, f"{CHECKPOINTS}{run}"
+        if os.path.lexists(log) and not shared_places.is_folder_of(log, uid):
+            shared_places.move_away(log)
+        if definition.checkpoint_dir not in ("", checkpoints):
+            return
+        found = self._places.root / checkpoints.lstrip("/")
+        if os.path.lexists(found) and not shared_places.is_folder_of(found, uid):
+            why = f"{checkpoints} is another user's: remove it, or submit under another name"
+            raise CannotInstall(f"checkpoint_dir: {why}", False)
 
     def _code(self, definition: Definition, account: pwd.struct_passwd, queue: Queue) -> str:
         if definition.code is None:

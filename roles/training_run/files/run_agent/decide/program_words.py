@@ -116,7 +116,7 @@ def compiled(pattern: str) -> tuple[Pattern[bytes] | None, str]:
     """Return a pattern, and what is wrong with it."""
     try:
         made = re.compile(pattern.encode(), re.IGNORECASE)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         return None, f"step_pattern {pattern!r}: {error}"
     if made.groups != 1:
         return None, f"step_pattern {pattern!r} needs one group, the step"

@@ -84,6 +84,21 @@ def test_what_has_another_hash_is_refused(tmp_path: Path) -> None:
         install(tmp_path, archive({"a": "b"}), "f" * 64)
 
 
+def test_what_another_user_has_under_the_same_name_is_not_used(tmp_path: Path) -> None:
+    data = archive({"train.py": "print()\n"})
+    sha = hashlib.sha256(data).hexdigest()
+    folder, _queue = install(tmp_path, data)
+    (folder / "train.py").write_text("print('of another')\n")
+    # As the folder of another user with this name and this archive, or one that was put there.
+    os.chown(folder, 4321, -1) if os.geteuid() == 0 else folder.rename(tmp_path / "one" / "x")
+    again: Any = Bucket(data)
+    mine = code.install(tmp_path, "one", sha, ME, again)
+    assert again.asked == 1
+    assert (mine / "train.py").read_text() == "print()\n"
+    other = pwd.struct_passwd(("other", *ME[1:]))
+    assert code.install(tmp_path, "one", sha, other, again) != mine
+
+
 def test_the_newest_stay_and_what_is_in_use(tmp_path: Path) -> None:
     for number in range(code.KEPT + 3):
         folder = tmp_path / f"run-{number}" / "code"

@@ -119,3 +119,10 @@ def test_when_a_checkpoint_was_written(newest: object, at: float | None) -> None
 )
 def test_the_numbers_that_a_program_says(text: bytes, numbers: dict[str, float]) -> None:
     assert program_words.numbers(text) == numbers
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a){9999999999999}", "(?:" * 900 + "(a)" + ")" * 900])
+def test_a_pattern_that_is_none_is_said_and_stops_nothing(pattern: str) -> None:
+    made, why = program_words.compiled(pattern)
+    assert made is None
+    assert why.startswith("step_pattern ")

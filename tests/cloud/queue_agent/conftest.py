@@ -14,17 +14,20 @@ import requests
 from emulator import Emulator
 
 harness = beside.load(Path(__file__).with_name("harness.py"), "queue_agent_harness")
+beside.load(Path(__file__).with_name("hostility.py"), "queue_agent_hostility")
 
 
 @pytest.fixture(scope="module")
 def _lab() -> Iterator[Any]:
     """A bucket, for all tests of a file."""
     cloud = Emulator()
-    made = {"name": "lab", "location": "US-CENTRAL1"}
+    bucket = {"name": "lab", "location": "US-CENTRAL2"}
     asked = f"{cloud.url}storage/v1/b?project={cloud.project}"
-    requests.post(asked, json=made, timeout=30).raise_for_status()
+    requests.post(asked, json=bucket, timeout=30).raise_for_status()
     base = Path(tempfile.mkdtemp(prefix="qa"))
-    yield harness.Lab(base, cloud.url.rstrip("/"))
+    made = harness.Lab(base, cloud.url.rstrip("/"))
+    made.cloud = cloud
+    yield made
     shutil.rmtree(base, ignore_errors=True)
     cloud.stop()
 

@@ -172,8 +172,15 @@ class Lab:
         self.alice = Person(base, "alice")
         self.eve = Person(base, "eve")
         self.workers: list[Worker] = []
-        self.address = "gs://lab/queue"
+        self.me = ME
+        self.users = {"alice": ["alice", ME, OTHER], "eve": ["eve"]}
+        self.declared: list[dict[str, Any]] = []
         self._turn = 0
+        self.use("queue")
+
+    def use(self, folder: str) -> None:
+        """Let the queue be in a folder of the bucket."""
+        self.folder, self.address = folder, f"gs://lab/{folder}"
         self.queue = Queue(MachinesBucket(parse(self.settings("none", ["127.0.0.1"], 0, 1))))
 
     def settings(self, name: str, hosts: list[str], worker: int, port: int) -> dict[str, Any]:
@@ -186,7 +193,7 @@ class Lab:
         }  # fmt: skip
         training = {
             "slice": name, "zone": "us-central2-b", "slice_hosts": hosts, "worker_index": worker,
-            "venvs": [], "runs": [], "peers": [], "keys": {"one": KEY, "two": KEY}, "stopped": {},
+            "venvs": [], "runs": self.declared, "peers": [], "keys": {"one": KEY, "two": KEY}, "stopped": {},
             "multislice": {}, "lost_after": 20, "log_size": 10**7, "log_files": 2,
             "metadata_url": "", "peer_port_base": port + 1, "port_base": 21000,
         }  # fmt: skip
@@ -194,7 +201,7 @@ class Lab:
             "slice": name, "zone": "us-central2-b", "node": f"node-{name}", "type": "v4-8",
             "chips": 4, "hosts": hosts, "worker": worker, "port": port, "queue": self.address,
             "declared_first": True, "take_after": None, "limits": {},
-            "users": {"alice": ["alice", ME, OTHER], "eve": ["eve"]}, "secrets": {},
+            "users": self.users, "secrets": {},
             "people": ["alice", "eve"], "venvs": [], "venvs_elsewhere": [], "metadata": "",
             "training": {f"training_run_{key}": value for key, value in training.items()},
             "run_defaults": runs, "storage": self.storage,

@@ -118,6 +118,8 @@ class Agent:
             state=here.state,
             problem=self._hands.problem,
             final=self._hands.final,
+            tried=self._hands.about[0],
+            tried_claim=self._hands.about[1],
             busy="" if here.run else self._chips_held(),
         )
         if self._lead is not None:
@@ -129,7 +131,7 @@ class Agent:
     def _chips_held(self) -> str:
         now = time.monotonic()
         if now - self._held_looked > _CHIPS:
-            self._held, self._held_looked = self._machine.chips_held(), now
+            self._held, self._held_looked = one_line(self._machine.chips_held()), now
         return self._held
 
     def _act(self, here: member.Here) -> None:

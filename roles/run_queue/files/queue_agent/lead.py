@@ -268,7 +268,9 @@ class Lead:
         now = time.monotonic()
         with self._lock:
             reports = {
-                number: one for number, (one, at) in self._reports.items() if now - at < _AWAY
+                number: one.about(duty.run, duty.claim)
+                for number, (one, at) in self._reports.items()
+                if now - at < _AWAY
             }
         order = self._order
         troubled = any(one.problem for one in reports.values())

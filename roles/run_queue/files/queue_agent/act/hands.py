@@ -34,7 +34,8 @@ class Hands:
         # A connection of its own: the loop asks the bucket at the same time.
         self._bucket = MachinesBucket(settings)
         self._thread: threading.Thread | None = None
-        self._about: tuple[str, int] = ("", 0)
+        self.about: tuple[str, int] = ("", 0)
+        """The run, and its claim, that the problem is about."""
         self._not_before = 0.0
 
     @property
@@ -44,13 +45,9 @@ class Hands:
 
     def do(self, todo: str, order: Order, run: str) -> None:
         """Begin a job, unless one is being done, or one has just failed. `run` is what is here."""
-        if (order.run, order.claim) != self._about:
-            self._about, self.problem, self.final, self._not_before = (
-                (order.run, order.claim),
-                "",
-                False,
-                0.0,
-            )
+        about = (order.run, order.claim)
+        if about != self.about:
+            self.about, self.problem, self.final, self._not_before = about, "", False, 0.0
         jobs: dict[str, Callable[[], None]] = {
             INSTALL: lambda: self._install(order),
             START: lambda: self._installed.start(run),
@@ -59,24 +56,24 @@ class Hands:
         }
         if self.is_busy or self.final or time.monotonic() < self._not_before:
             return
-        self._thread = threading.Thread(target=self._try, args=(jobs[todo],), daemon=True)
+        self._thread = threading.Thread(target=self._try, args=(jobs[todo], about), daemon=True)
         self._thread.start()
 
-    def _try(self, job: Callable[[], None]) -> None:
+    def _try(self, job: Callable[[], None], about: tuple[str, int]) -> None:
+        pause, why, final = _PAUSE, "", False
         try:
             job()
-            self.problem, self._not_before = "", time.monotonic() + _BETWEEN
+            pause = _BETWEEN
         except CannotInstall as error:
-            self._fail(str(error), error.final)
+            why, final = str(error), error.final
         except (CannotDo, NoAnswer, OSError) as error:
-            self._fail(str(error), False)
+            why = str(error)
         except Exception as error:  # whatever it is, it ends only this job
-            self._fail(f"unexpected {type(error).__name__}: {error}", False)
+            why = f"unexpected {type(error).__name__}: {error}"
+        if about == self.about:  # else another run is ordered by now
+            self.problem, self.final = one_line(why), final
+            self._not_before = time.monotonic() + pause
         self._wake()
-
-    def _fail(self, why: str, final: bool) -> None:
-        self._not_before = time.monotonic() + _PAUSE
-        self.problem, self.final = one_line(why), final
 
     def _install(self, order: Order) -> None:
         self._installed.install(order, Queue(self._bucket))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Phases of an order.
 HOLD = "hold"
@@ -37,11 +37,19 @@ class Report:
     claim: int = 0
     state: str = NOTHING
     problem: str = ""
-    """Why what is ordered cannot be done."""
+    """Why what was ordered last cannot be done."""
     final: bool = False
     """Whether no slice could do it."""
+    tried: str = ""
+    """The run that the problem is about."""
+    tried_claim: int = 0
     busy: str = ""
     """What else has the chips."""
+
+    def about(self, run: str, claim: int) -> Report:
+        """Return it without a problem that is about another run, or an earlier claim."""
+        is_so = (self.tried, self.tried_claim) == (run, claim)
+        return self if is_so else replace(self, problem="", final=False)
 
     def is_of(self, order: Order) -> bool:
         """Return whether it has the run of an order."""

@@ -25,6 +25,8 @@ QUEUE = Words(
         "state": one_of(*STATES),
         "problem": text(500),
         "final": flag,
+        "tried": text(100),
+        "tried_claim": whole(0, 10**9),
         "busy": text(500),
     },
     Order,

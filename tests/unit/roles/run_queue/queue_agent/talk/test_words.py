@@ -10,13 +10,20 @@ from queue_agent.talk.words import QUEUE
 from run_agent.talk.messages import Refused, write
 
 ORDER = Order(RUN, "one", "a" * 64, 3)
-REPORT = Report(1, "one", 3, INSTALLED, "no user", True, "held")
+REPORT = Report(1, "one", 3, INSTALLED, "no user", True, "one", 3, "held")
 
 
 def test_both_are_read_as_they_were_written() -> None:
     assert QUEUE.read_order(write(ORDER)) == ORDER
     assert QUEUE.read_report(write(REPORT)) == REPORT
     assert QUEUE.refuse(REPORT) == ""
+
+
+def test_a_problem_counts_for_the_run_that_it_is_about() -> None:
+    assert REPORT.about("one", 3) == REPORT
+    for run, claim in (("one", 4), ("two", 3)):
+        other = REPORT.about(run, claim)
+        assert (other.problem, other.final, other.busy) == ("", False, "held")
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,8 @@ class Lab:
         }  # fmt: skip
         training = {
             "slice": name, "zone": "us-central2-b", "slice_hosts": hosts, "worker_index": worker,
-            "venvs": [], "runs": self.declared, "peers": [], "keys": {"one": KEY, "two": KEY}, "stopped": {},
-            "multislice": {}, "lost_after": 20, "log_size": 10**7, "log_files": 2,
+            "venvs": [], "runs": self.declared, "peers": [], "keys": {"one": KEY, "two": KEY},
+            "stopped": {}, "multislice": {}, "lost_after": 20, "log_size": 10**7, "log_files": 2,
             "metadata_url": "", "peer_port_base": port + 1, "port_base": 21000,
         }  # fmt: skip
         return {

@@ -52,7 +52,9 @@ class Eve:
         self.names: list[str] = []
         """Runs that she has put there."""
         self.others: list[str] = []
-        """Runs of alice whose states and definitions she has."""
+        """Runs of alice that were done."""
+        self.copies: dict[str, tuple[Any, Any]] = {}
+        """Their states and definitions, as she read them once."""
         self.held: set[str] = set()
         self.moves: list[Callable[[], str]] = [
             *(self.forge, self.forge, self.forge_signature, self.forge_user, self.replay),
@@ -81,7 +83,7 @@ class Eve:
         text = objects.canonical(asdict(self._crime(person="alice")))
         kind = self.chance.randrange(7)
         eve = self._sign(self.lab.eve, text)
-        alice = self.queue.definition(self._state().definition).signature
+        alice = self._signed(self._state()).signature
         made = [
             *(alice, "", "x" * 16000, alice + eve, eve + alice, f"\n\n{alice}"),
             self._sign(self.lab.eve, text, self.chance.choice(("file", "git", "", "*"))),
@@ -98,7 +100,7 @@ class Eve:
     def replay(self) -> str:
         """What alice has signed, under another name, hash or state."""
         before = self._state()
-        signed = self.queue.definition(before.definition)
+        signed = self._signed(before)
         name, other = self._name(), self.chance.randbytes(32).hex()
         sha = self.chance.choice((before.definition, other))
         self._put(f"definitions/{sha}", objects.signed_bytes(signed))
@@ -116,7 +118,8 @@ class Eve:
             {"person": "eve"}, {"turn": objects.MOST_TURN}, {"priority": 9}, {"turn": 0},
             {"attempt": 10**9}, {"claims": objects.MOST_COUNT}, {"round": objects.MOST_COUNT},
             {"failures": objects.MOST_COUNT}, {"definition": "f" * 64}, {"venv": "jax"},
-            {"started_at": 0.0}, {"submitted_at": 0.0}, {"reason": "x" * 300}, {"after": ("ghost",)},
+            {"started_at": 0.0}, {"submitted_at": 0.0}, {"reason": "x" * 300},
+            {"after": ("ghost",)},
         ])  # fmt: skip
         states = [
             {"state": "waiting", "owner": None, "ended_at": None},
@@ -166,7 +169,8 @@ class Eve:
         command = ("bash", "-c", f"echo {OWN}")
         options = self.chance.choice([
             {}, {"results": [f"../../{out.name}", "/etc/passwd"]}, {"step_pattern": "("},
-            {"step_pattern": "(a){999999999999}"}, {"min_free": "x"}, {"checkpoint_command": "exit"},
+            {"step_pattern": "(a){999999999999}"}, {"min_free": "x"},
+            {"checkpoint_command": "exit"},
         ])  # fmt: skip
         made = self._crime(person="eve", command=command, checkpoint_dir=place, options=options)
         return self._submit(made, self.lab.eve)
@@ -183,8 +187,7 @@ class Eve:
 
     def race(self) -> str:
         """The state of a run changes between the read of a leader and its write."""
-        signed = self.queue.definition(self._state().definition)
-        alice = objects.definition_of(signed.signed)
+        alice = objects.definition_of(self._signed(self._state()).signed)
         crime = self._crime(person="alice", name=alice.name)
         text = objects.canonical(asdict(crime))
         forged = objects.Signed(text, self._sign(self.lab.eve, text))
@@ -277,7 +280,10 @@ class Eve:
 
     def _state(self) -> Any:
         """Return a state of a run of alice, as it was read once."""
-        return self.lab.known[self.chance.choice(self.others)]
+        return self.copies[self.chance.choice(self.others)][0]
+
+    def _signed(self, run: Any) -> Any:
+        return self.copies[run.name][1]
 
     def _crime(self, **more: Any) -> Any:
         command = ("bash", "-c", f"echo {CRIME}; touch {self.lab.base}/{CRIME}-{self.number}")

@@ -14,7 +14,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,6 @@ class Trial:
         lab.use(self.folder)
         lab.users = {person: [person, lab.me] for person in ("alice", "eve")}
         lab.declared = [{"name": "digits", "slices": ["elsewhere"]}]
-        lab.known = {}
         for name, count in self.slices.items():
             lab.slice(name, count)
         self.eve = hostility.Eve(lab, random.Random(SEED))  # noqa: S311 - repeatable
@@ -84,7 +83,8 @@ class Trial:
         says = f"honest-{name}"
         self.eve.keep(*(f"{where}{name}" for where in ("runs/", "ended/", "stop/")), "definitions/")
         self.lab.submit(name, f"echo {says}", **more)
-        self.lab.known[name] = self.lab.state(name)
+        run = self.lab.state(name)
+        self.eve.copies[name] = (run, self.lab.queue.definition(run.definition))
         self.lab.wait(name, "done", NORMAL)
         self.eve.keep()
         self.eve.others.append(name)
@@ -265,7 +265,7 @@ def false_orders(trial: Trial, leader: Any, other: Any, chance: random.Random) -
     """Who has the key of the wire gives orders to worker 1: it starts what is signed, alone."""
     own, lab, eve = leader.settings, trial.lab, trial.eve
     own_keys = keys.Keys(harness.KEY, lab.base / "worker-0")
-    known = [lab.known[name].definition for name in eve.others]
+    known = [run.definition for run, _signed in eve.copies.values()]
     eve.number = 1000
     for _ in range(5):
         eve.forge()

@@ -172,7 +172,8 @@ class Lab:
         self.alice = Person(base, "alice")
         self.eve = Person(base, "eve")
         self.workers: list[Worker] = []
-        self.me = ME
+        self.me = self.eves = ME  # users of alice and eve
+        self.bucket, self.out = "lab", base
         self.users = {"alice": ["alice", ME, OTHER], "eve": ["eve"]}
         self.declared: list[dict[str, Any]] = []
         self._turn = 0

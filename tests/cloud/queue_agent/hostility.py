@@ -44,6 +44,7 @@ class Eve:
     """Her keys, what she has read in the bucket, and her moves."""
 
     def __init__(self, lab: Any, chance: random.Random) -> None:
+        """`lab` has a queue and Eve's key, and the names of users and places; see harness.Lab."""
         self.lab, self.chance = lab, chance
         self.queue: Queue = lab.queue
         self.bucket = self.queue._bucket
@@ -146,7 +147,7 @@ class Eve:
         words = [self.chance.choice(TEXTS).replace("\0", "") for _ in range(3)]
         words = [word.encode("utf-8", "replace").decode() for word in words]
         command = ("bash", "-c", f"echo {OWN}; exit {self.chance.randrange(3)}", *words)
-        return self._submit(self._crime(person="eve", command=command), self.lab.eve)
+        return self._submit(self._own(command=command), self.lab.eve)
 
     def own_archive(self) -> str:
         """A run of hers whose code leads out of its folder."""
@@ -155,11 +156,11 @@ class Eve:
         stored = self.chance.choice((data, data, data[: len(data) // 2], b"x"))
         self._put(f"code/{sha}.tar.gz", stored)
         command = ("bash", "-c", f"echo {OWN}; ls -l . | head -20")
-        return self._submit(self._crime(person="eve", command=command, code=sha), self.lab.eve)
+        return self._submit(self._own(command=command, code=sha), self.lab.eve)
 
     def place(self) -> str:
         """A run of hers whose files would be where they may not be."""
-        out = self.lab.base / f"{ESCAPED}-{self.number}"
+        out = self.lab.out / f"{ESCAPED}-{self.number}"
         top = "/var/lib/tpu-fleet"
         place = self.chance.choice([
             f"{top}/../../..{out}", f"{top}/../../../tmp/{out.name}", f"{top}/runs/digits",
@@ -172,7 +173,7 @@ class Eve:
             {"step_pattern": "(a){999999999999}"}, {"min_free": "x"},
             {"checkpoint_command": "exit"},
         ])  # fmt: skip
-        made = self._crime(person="eve", command=command, checkpoint_dir=place, options=options)
+        made = self._own(command=command, checkpoint_dir=place, options=options)
         return self._submit(made, self.lab.eve)
 
     def delete(self) -> str:
@@ -285,8 +286,11 @@ class Eve:
     def _signed(self, run: Any) -> Any:
         return self.copies[run.name][1]
 
+    def _own(self, **more: Any) -> Any:
+        return self._crime(person="eve", user=self.lab.eves, **more)
+
     def _crime(self, **more: Any) -> Any:
-        command = ("bash", "-c", f"echo {CRIME}; touch {self.lab.base}/{CRIME}-{self.number}")
+        command = ("bash", "-c", f"echo {CRIME}; touch {self.lab.out}/{CRIME}-{self.number}")
         given = {
             "name": self._name(), "user": self.lab.me, "command": command, "venv": "",
             "submitted_at": time.time(), "retries": 0,
@@ -351,7 +355,7 @@ class Eve:
     def _archive(self) -> bytes:
         packed, out = io.BytesIO(), f"{ESCAPED}-{self.number}"
         kinds = [
-            (f"../../{out}", tarfile.REGTYPE, ""), (f"{self.lab.base}/{out}", tarfile.REGTYPE, ""),
+            (f"../../{out}", tarfile.REGTYPE, ""), (f"{self.lab.out}/{out}", tarfile.REGTYPE, ""),
             ("up", tarfile.SYMTYPE, "../../.."), ("root", tarfile.SYMTYPE, "/etc"),
             ("hard", tarfile.LNKTYPE, "/etc/passwd"), ("zero", tarfile.CHRTYPE, ""),
             ("pipe", tarfile.FIFOTYPE, ""), ("setuid", tarfile.REGTYPE, ""),

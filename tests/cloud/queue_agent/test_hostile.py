@@ -42,7 +42,7 @@ harness = sys.modules["queue_agent_harness"]
 hostility = sys.modules["queue_agent_hostility"]
 CRIME, OWN, ESCAPED = hostility.CRIME, hostility.OWN, hostility.ESCAPED
 SEED = int(os.environ.get("TPU_FLEET_HOSTILE_SEED", "32"))
-NORMAL = 60.0
+NORMAL = harness.PATIENCE
 """Seconds in which an honest run is done beside all that Eve has put there."""
 READS = 20.0
 """Seconds that one reader may take."""

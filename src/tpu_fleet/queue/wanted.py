@@ -18,6 +18,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
     Submitted,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import unfit
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.definition import (
+    misplaced,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key, check_keys
 
 from .demand import chips_of
@@ -297,14 +300,14 @@ def _about_checkpoints(wanted: Wanted, names: Sequence[str], arms: Sequence[Arm]
     given = wanted.checkpoint_dir
     if not given or given == NONE:
         return
-    if not given.startswith(("gs://", "/")):
-        yield (
-            f"--checkpoint-dir {given}: it is no bucket and no whole path. Write gs://BUCKET/FOLDER"
-        )
     places = {
-        with_values([given], {**arm, "name": name})[0]
+        with_values([given], {**arm, "name": name})[0]: name
         for name, arm in zip(names, arms, strict=True)
     }
+    wrong = (misplaced(place, name) for place, name in places.items())
+    why = next((one for one in wrong if one), "")
+    if why:
+        yield f"--checkpoint-dir {given}: {why}"
     if len(places) < len(names):
         yield (
             f"--checkpoint-dir {given}: several runs would write to one folder. Put "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from ..._core.archive import place_of
@@ -21,7 +22,8 @@ from .gangs import gang_ports, gangs
 
 FOLDER = "/etc/tpu-fleet/runs"
 # Folders below are made by the run agent, for the run's user alone.
-CHECKPOINTS = "/var/lib/tpu-fleet/checkpoints/"
+_MADE = PurePosixPath("/var/lib/tpu-fleet")
+CHECKPOINTS = f"{_MADE}/checkpoints/"
 _QUEUE = "/var/lib/tpu-fleet/queue"
 _UNITS = "/etc/systemd/system"
 # Ports for the runs' programs: two for each run, by its name, and one between slices.
@@ -248,6 +250,21 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
 def checkpoint_folder(run: Run) -> Any:
     """Return the folder or bucket that a run has for checkpoints; empty if it wants none."""
     return run.get("checkpoint_dir", f"{CHECKPOINTS}{run.get('name')}") or ""
+
+
+def misplaced(place: str, run: str) -> str:
+    """Return why a run that a person submits may not have checkpoints there; empty if it may.
+
+    Below root's folders it gets only its own: another one would become the folder of its user.
+    """
+    if place.startswith("gs://"):
+        return ""
+    folder, own = PurePosixPath(place), f"{CHECKPOINTS}{run}"
+    if not folder.is_absolute() or ".." in folder.parts:
+        return "it is no bucket and no whole path. Write gs://BUCKET/FOLDER"
+    if _MADE in (folder, *folder.parents) and str(folder) != own:
+        return f"a run has no folder there but {own}. Write gs://BUCKET/FOLDER"
+    return ""
 
 
 def _archived(run: Run) -> dict[str, Any]:

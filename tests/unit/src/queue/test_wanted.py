@@ -167,6 +167,10 @@ def test_a_run_without_a_name_has_that_of_its_program(command: list[str], name: 
         ({"after": ["end"]}, "--after end: it is not in the queue. Did you mean ended?"),
         ({"after": ["digits"]}, "--after digits: it is a run of fleet_runs. Name a submitted one"),
         ({"checkpoint_dir": "here"}, "--checkpoint-dir here: it is no bucket and no whole path."),
+        (
+            {"checkpoint_dir": "/var/lib/tpu-fleet/{name}"},
+            "--checkpoint-dir /var/lib/tpu-fleet/{name}: a run has no folder there but",
+        ),
         ({"priority": 10}, "priority: 10 must be a whole number 0…9."),
         ({"options": {"grace": 5}}, "options: {'grace': 5} must be keys of a run"),
         ({"on": ["v4-8"], "venv": "torch"}, "--on, --venv: no slice that serves the queue can run"),

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
 from ..shared._queue.objects import Definition, Submitted, is_of
-from ..shared._roles.training_run.definition import CHECKPOINTS
+from ..shared._roles.training_run.definition import misplaced
 from .settings import Settings
-
-_OF_ROOT = PurePosixPath("/var/lib/tpu-fleet")
-"""Run agents make folders below it for the users of runs."""
 
 
 def refusals(definition: Definition, settings: Settings, run: str) -> list[str]:
@@ -29,20 +24,9 @@ def refusals(definition: Definition, settings: Settings, run: str) -> list[str]:
         found.append(f"secrets: {person} may not use {', '.join(others)}: see fleet_queue.secrets")
     if definition.venv and definition.venv not in settings.venvs_elsewhere:
         found.append(f"venv: {definition.venv} is not in fleet_venvs")
-    place = definition.checkpoint_dir
-    return found + (_about_place(place, definition.name) if place else [])
-
-
-def _about_place(place: str, run: str) -> list[str]:
-    """Return why a run may not have its checkpoints there: a place of root's would become its."""
-    if place.startswith("gs://"):
-        return []
-    folder, own = PurePosixPath(place), f"{CHECKPOINTS}{run}"
-    if not folder.is_absolute() or ".." in folder.parts:
-        return [f"checkpoint_dir: {place} is no bucket and no whole path: write gs://BUCKET/FOLDER"]
-    if _OF_ROOT in (folder, *folder.parents) and str(folder) != own:
-        return [f"checkpoint_dir: {place} is not the folder of this run: {own}, or gs://…"]
-    return []
+    place = definition.checkpoint_dir or ""
+    why = misplaced(place, definition.name) if place else ""
+    return [*found, f"checkpoint_dir: {place}: {why}"] if why else found
 
 
 def differs(run: Submitted, definition: Definition) -> str:

@@ -52,12 +52,12 @@ def test_what_the_fleet_file_allows() -> None:
         ({"venv": "other"}, "venv: other is not in fleet_venvs"),
         ({"name": "digits"}, "name: a run of the fleet file is called digits"),
         ({"name": "two"}, "name: the definition is that of two"),
-        ({"checkpoint_dir": "ckpt"}, "checkpoint_dir: ckpt is no bucket and no whole path"),
-        ({"checkpoint_dir": "/home/alice/../bob"}, "checkpoint_dir: /home/alice/../bob is no"),
+        ({"checkpoint_dir": "ckpt"}, "checkpoint_dir: ckpt: it is no bucket and no whole path"),
+        ({"checkpoint_dir": "/home/alice/../bob"}, "checkpoint_dir: /home/alice/../bob: it is no"),
         ({"checkpoint_dir": f"{ROOTS}/../../../etc/ssh"}, "checkpoint_dir: /var/lib/tpu-fleet/.."),
         ({"checkpoint_dir": f"{ROOTS}/submitted/two/x"}, "checkpoint_dir: /var/lib/tpu-fleet/sub"),
         ({"checkpoint_dir": f"{ROOTS}/checkpoints/two"}, "checkpoint_dir: /var/lib/tpu-fleet/che"),
-        ({"checkpoint_dir": ROOTS}, "checkpoint_dir: /var/lib/tpu-fleet is not the folder of"),
+        ({"checkpoint_dir": ROOTS}, "checkpoint_dir: /var/lib/tpu-fleet: a run has no folder"),
     ],
 )
 def test_what_no_slice_may_run(more: dict[str, Any], why: str) -> None:

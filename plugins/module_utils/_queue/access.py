@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from . import claims, objects
-from .bucket import TRIES, Asking, Bucket, NoAnswer
+from .bucket import TRIES, Asking, Bucket, Denied, NoAnswer, Stored
 from .claims import Silence
 from .crowds import Compared, Crowds
 from .objects import (
@@ -56,6 +56,7 @@ class Access:
         self._asking = Asking(pause, self.chance)
         self._silence = Silence()
         self._crowds, self._compared = Crowds(clock, self.chance), Compared(clock)
+        self._denied: dict[str, float] = {}  # hints that are passed over, and until when
         self._loose: set[str] = set()  # what may have been claimed, by a write without an answer
 
     def read(self, name: str) -> Seen | None:
@@ -88,7 +89,7 @@ class Access:
 
     def definition(self, sha: str) -> Signed:
         """Return what was signed under this name. Its signature is not verified; raises Refused."""
-        found = self._asking.again(lambda: self._bucket.get(DEFINITIONS + sha))
+        found = self._given(DEFINITIONS + sha)
         if found is None:
             raise Refused([f"definition: {sha} is not in the bucket: submit the run again"])
         signed = objects.signed_of(found.data)
@@ -98,7 +99,7 @@ class Access:
 
     def code(self, sha: str) -> bytes | None:
         """Return an archive of code, whose SHA its reader compares; None: there is none."""
-        found = self._asking.again(lambda: self._bucket.get(code_name(sha)))
+        found = self._given(code_name(sha))
         return None if found is None else found.data
 
     def has_code(self, sha: str) -> bool:
@@ -112,8 +113,10 @@ class Access:
 
     def heard(self) -> int:
         """Return a number that is another one whenever there may be something to do; asks once."""
-        found = self._bucket.get(BELL)
-        return 0 if found is None else found.generation
+        with contextlib.suppress(Denied):
+            found = self._bucket.get(BELL)
+            return 0 if found is None else found.generation
+        return 0
 
     def ring(self) -> None:
         """Let leaders look; never raises."""
@@ -121,6 +124,12 @@ class Access:
         self._quietly(self._bucket.put, BELL, b"", {})
 
     # Parts
+
+    def _given(self, name: str) -> Stored | None:
+        """Read an object; one that the bucket does not give out is as good as none."""
+        with contextlib.suppress(Denied):
+            return self._asking.again(lambda: self._bucket.get(name))
+        return None
 
     def _found(self, name: str) -> Seen | None:
         """Read a run's state; a bad object is as good as none."""
@@ -146,7 +155,9 @@ class Access:
                 if written is not None:
                     return Seen(new, written, 1)
                 return self._by_nonce(new) if is_lost else None
-            except NoAnswer:
+            except NoAnswer as error:
+                if isinstance(error, Denied) and not is_lost:
+                    raise
                 is_lost = True
                 self._asking.wait(number)
         raise NoAnswer(f"it is not known whether {new.name} is {new.state}")
@@ -175,15 +186,16 @@ class Access:
         done = self._swapped(new, seen) if new else None
         return self._announced(done) if done else None
 
-    def _wish(self, name: str) -> tuple[Wish | None, int]:
-        found = self._asking.again(lambda: self._bucket.get(STOP + name))
-        if found is None:
-            return None, 0
+    def _wish(self, name: str) -> tuple[Wish | None, int | None]:
+        """Return a wish, and the generation to write over; None is any."""
         try:
+            found = self._asking.again(lambda: self._bucket.get(STOP + name))
+            if found is None:
+                return None, 0
             wish = objects.wish_of(found.data)
-        except Refused:
-            return None, found.generation
-        return (wish if wish.name == name else None), found.generation
+        except (Denied, Refused):
+            return None, None
+        return (wish, found.generation) if wish.name == name else (None, None)
 
     def _quietly(self, do: Callable[..., object], *words: object) -> None:
         """Do what `tend` does later if it is not done now."""

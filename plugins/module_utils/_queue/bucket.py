@@ -24,6 +24,13 @@ class NoAnswer(Exception):
     """The bucket does not answer, or refuses. A write may have been carried out, now or later."""
 
 
+class Denied(NoAnswer):
+    """The bucket answered that it does not do this with this object; nothing was changed.
+
+    Who can write to the bucket can make such an object: one that is held, or has a key of its own.
+    """
+
+
 class Stored(NamedTuple):
     """An object of the bucket."""
 
@@ -38,7 +45,7 @@ class Stored(NamedTuple):
 
 
 class Bucket(Protocol):
-    """A bucket, with names below the queue's folder. Every method may raise NoAnswer.
+    """A bucket, with names below the queue's folder. Every method may raise NoAnswer, or Denied.
 
     None, or False, is returned only where the bucket answered that the object is another one (412)
     or is not there (404). No method sends a write twice.
@@ -103,6 +110,8 @@ class Asking:
         for number in range(TRIES - 1):
             try:
                 return ask()
+            except Denied:
+                raise
             except NoAnswer:
                 self.wait(number)
         return ask()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from . import claims, hours, limits, objects, order
 from .access import Access
-from .bucket import TRIES, NoAnswer, Stored
+from .bucket import TRIES, Denied, NoAnswer, Stored
 from .claims import TEND, Outcome
 from .limits import NO_LIMITS, Held, Limits
 from .objects import (
@@ -33,6 +33,10 @@ FIRST_PAGE = 40
 """Runs that wait in the first page that a leader lists."""
 MOST_CHECKED = 200
 """Hints of runs that have slices, of one person, that a leader verifies in one look."""
+MOST_DENIED = 20
+"""Runs that the bucket does not let a leader take, until it looks no further."""
+DENIED = 300.0
+"""Seconds for which such a run is passed over."""
 LOST_ANSWER = "the answer to the claim was lost"
 UNKNOWN = Progress()
 _ALL = ("", 0.0, 0)
@@ -57,14 +61,17 @@ class Leading(Access):
 
         `may` returns why this machine must not run it, as for an unknown signature; it is asked
         last. The program may begin when this has returned, and not before. Its Lease counts from
-        before the call, as the answer may have come long ago where the machine stood still.
+        before the call, as the answer may have come long ago where the machine stood still. A run
+        whose objects the bucket does not give out, or lets no one write, costs only itself.
         """
         self._settle(owner)
+        self._denied = {name: end for name, end in self._denied.items() if end > self._clock()}
         look = _Look(self, me, limit, may)
         for run, hint in look.in_turn(self._waiting(me, look)):
-            mine = self._taken(run, hint, owner, look)
-            if mine is not None:
-                return mine
+            with self._passing_over(hint, look):
+                mine = self._taken(run, hint, owner, look)
+                if mine is not None:
+                    return mine
         return None
 
     def adopt(self, name: str, owner: Owner) -> Seen | None:
@@ -163,11 +170,22 @@ class Leading(Access):
     def _waiting(self, me: Serving, look: _Look) -> Iterator[tuple[Submitted, Stored]]:
         """Yield the runs that fit a slice by their hints, the next first."""
         for hint in self._asking.pages(self._bucket, WAITS, FIRST_PAGE):
-            with contextlib.suppress(Refused):
-                name = objects.hint_of(hint.name)
-                run = None if look.is_limited(name.person) else self._by_hint(hint, name.run)
-                if run and objects.hint_name(run) == hint.name and not order.unfit(run, me):
-                    yield run, hint
+            run = None
+            if hint.name not in self._denied:
+                with contextlib.suppress(Refused), self._passing_over(hint, look):
+                    name = objects.hint_of(hint.name)
+                    run = None if look.is_limited(name.person) else self._by_hint(hint, name.run)
+            if run and objects.hint_name(run) == hint.name and not order.unfit(run, me):
+                yield run, hint
+
+    @contextlib.contextmanager
+    def _passing_over(self, hint: Stored, look: _Look) -> Iterator[None]:
+        """Pass a run over, for a while, whose objects the bucket does not let one read or write."""
+        try:
+            yield
+        except Denied as why:
+            self._denied[hint.name] = self._clock() + DENIED
+            look.note(why)
 
     def _by_hint(self, hint: Stored, name: str) -> Submitted | None:
         """Return the run that a hint has; if that is bad, the one that it names."""
@@ -202,7 +220,11 @@ class Leading(Access):
         if new is None:
             return None
         self._loose.add(new.name)
-        mine = self._swapped(new, seen)
+        try:
+            mine = self._swapped(new, seen)
+        except Denied:
+            self._loose.discard(new.name)
+            raise
         if mine is None:
             look.lose_race()
         else:
@@ -233,7 +255,9 @@ class Leading(Access):
         known = self._compared.get(hold)
         if known:
             return known
-        seen = self._found(hold.run)
+        seen = None
+        with contextlib.suppress(Denied):
+            seen = self._found(hold.run)
         if seen and seen.run.owner and (seen.run.person, seen.run.claims) == (hold[0], hold[2]):
             return self._compared.put(hold, Held.of(seen.run))
         name = f"{HOLDS}{hold.person}/{hold.run}/{hold.claims}"
@@ -242,14 +266,16 @@ class Leading(Access):
 
     def _hold(self, run: Submitted) -> None:
         chips = {"chips": str(run.owner.chips if run.owner else 0)}
-        self._asking.again(lambda: self._bucket.put(objects.hold_name(run), b"", chips))
+        with contextlib.suppress(Denied):  # there is one, if not of this claim
+            self._asking.again(lambda: self._bucket.put(objects.hold_name(run), b"", chips))
 
     def _settle(self, owner: Owner) -> None:
         """Give back what may have been claimed, by a write whose answer was lost."""
         for name in sorted(self._loose):
-            seen = self._found(name)
-            if seen and seen.run.owner and seen.run.owner.is_same_machine(owner):
-                self.give_back(seen, LOST_ANSWER)
+            with contextlib.suppress(Denied):  # then `tend` gives it back
+                seen = self._found(name)
+                if seen and seen.run.owner and seen.run.owner.is_same_machine(owner):
+                    self.give_back(seen, LOST_ANSWER)
             self._loose.discard(name)
 
     def _free(
@@ -291,7 +317,7 @@ class _Look:
         self._holds: dict[str, list[Hold]] = {}
         self._spent: dict[str, str] = {}
         self._full: dict[_Group, str] = {}
-        self._races = self._skip = 0
+        self._races = self._skip = self._denied = 0
 
     def in_turn(
         self, found: Iterable[tuple[Submitted, Stored]]
@@ -310,6 +336,12 @@ class _Look:
         """Put some of the next runs off: others take them at this moment."""
         self._races += 1
         self._skip = self._queue.chance.randrange(2 ** min(self._races, 8))
+
+    def note(self, why: Denied) -> None:
+        """Count what was denied; raise if it is much, as the bucket may refuse everything."""
+        self._denied += 1
+        if self._denied > MOST_DENIED:
+            raise why
 
     def hindrance(self, run: Submitted) -> str:
         """Return why a run cannot be taken at present; empty if it can."""

@@ -112,7 +112,7 @@ class People(Access):
         if wish is None or wish.round < run.round:
             data = objects.wish_bytes(Wish(run.name, person, run.round, self._now(), rule))
             about = {"wish": data.decode("ascii")}
-            # None: another one wishes it at the same time.
+            # None in the answer: another one wishes it at the same time.
             self._asking.again(lambda: self._bucket.put(STOP + run.name, data, about, generation))
         self.ring()
 

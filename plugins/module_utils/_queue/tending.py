@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from . import claims, objects
-from .bucket import Stored
+from .bucket import Denied, Stored
 from .claims import Node
 from .leading import LOST_ANSWER, Leading
 from .limits import WINDOW
@@ -58,7 +59,8 @@ class Tending(Leading):
         for seen in listing.runs.values():
             why = self._gone(seen, listing, by)
             if why:
-                self.take_away(seen, why)
+                with contextlib.suppress(Denied):
+                    self.take_away(seen, why)
         self._tend_wishes(wishes, listing)
         self._tend_hints(hints, holds, listing)
         self._move_ended(listing)
@@ -90,7 +92,7 @@ class Tending(Leading):
             if seen is None or wish is None or not _concerns(wish, seen.run):
                 self._quietly(self._bucket.delete, one.name, one.generation)
             elif seen.run.state == WAITING:
-                self._stopped(seen, wish.why)
+                self._quietly(self._stopped, seen, wish.why)
 
     def _tend_hints(
         self, hints: dict[str, Stored], holds: dict[str, Stored], listing: Listing

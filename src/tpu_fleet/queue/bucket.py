@@ -15,6 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import Goog
 from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import uploads
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import (
     PAGE,
+    Denied,
     NoAnswer,
     Stored,
     upload,
@@ -155,6 +156,8 @@ class FleetBucket:
 
 
 def _refuse_but_absence(error: TpuError) -> None:
-    """Raise NoAnswer, unless the bucket said that it is another object, or none."""
+    """Raise NoAnswer, or Denied, unless the bucket said that it is another object, or none."""
+    if error.http_status in (400, 403):
+        raise Denied(str(error)) from error
     if error.http_status not in (404, 412):
         raise NoAnswer(str(error)) from error

@@ -11,16 +11,17 @@ from pathlib import Path
 from run_agent.act import processes, store
 from run_agent.decide.values import one_line
 
+from .act import code
 from .act.install import CannotInstall, Verified
 from .act.machine import Machine
 from .act.ruling import Answer, Ruling
 from .decide import duty as duties
 from .decide import idle, rule, submitted, verdict
-from .decide.duty import Duty, Facts
+from .decide.duty import Duty, Ending, Facts
 from .decide.messages import Order, Report
 from .decide.rule import Subject
 from .decide.settings import Places, Settings
-from .shared._queue.bucket import NoAnswer
+from .shared._queue.bucket import Denied, NoAnswer
 from .shared._queue.claims import BEAT, LOOK, STOP_LOOK, TEND, Lease, Outcome
 from .shared._queue.objects import FAILED, Definition, Refused, Submitted
 from .shared._queue.store import Queue, Seen, since_boot
@@ -233,6 +234,10 @@ class Lead:
             mine = self._queue.adopt(duty.run, self._owner)
         except Refused:
             mine = None
+        except Denied:
+            if self._seconds_since("denied") < duties.PATIENCE:
+                raise
+            mine = None
         if mine is None or mine.run.claims != duty.claim:
             self._lose(duty)
             return False
@@ -309,16 +314,26 @@ class Lead:
         status = self._machine.status(duty.run, duty.claim)
         if status:
             mine = mine._replace(run=replace(mine.run, **asdict(rule.progress_of(status))))
-        if ending.state:
-            done = self._queue.finish(mine, ending.outcome(duty.attempt, duty.failures))
-            if done is not None:
-                self._ask_about(done.run, duty)
-        else:
-            done = self._queue.give_back(mine, ending.reason, duty.attempt, duty.failures)
+        try:
+            done = self._written(mine, ending, duty)
+        except Denied as error:
+            if self._seconds_since("denied") < duties.PATIENCE:
+                raise
+            say(f"{duty.run}: its end cannot be written, and it is left so: {error}")
+            self._forget()
+            return
+        if ending.state and done is not None:
+            self._ask_about(done.run, duty)
+        if not ending.state:
             self._avoided[duty.run, duty.definition] = time.monotonic() + _AVOIDED
         how = ending.state or "given back"
         say(f"{duty.run}: {how if done else 'another slice has it'}. {ending.reason}".strip())
         self._forget()
+
+    def _written(self, mine: Seen, ending: Ending, duty: Duty) -> Seen | None:
+        if ending.state:
+            return self._queue.finish(mine, ending.outcome(duty.attempt, duty.failures))
+        return self._queue.give_back(mine, ending.reason, duty.attempt, duty.failures)
 
     # The rule of a sweep
 
@@ -337,7 +352,8 @@ class Lead:
         """Have the rule asked because of a run, if that is an arm of a sweep."""
         if not run.sweep or not duty.user or self._ruling is None:
             return
-        folder = self._places.code / run.name / duty.code[:16] if duty.code else ""
+        place = self._places.code
+        folder = code.folder_of(place, run.name, duty.code, duty.user) if duty.code else ""
         venv = venv_path(run.venv, self._settings.training["training_run_venvs"])
         self._to_ask = Subject(run, duty.user, str(folder), str(venv or ""))
 

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from run_agent.act import bucket_requests
 from run_agent.act.bucket_requests import Answer, Bucket, CannotLook, TooMuch
 from run_agent.decide.values import json_object
 
 from ..decide.settings import Settings
 from ..shared._host.unpack import MOST_BYTES
-from ..shared._queue.bucket import NoAnswer, Stored, upload
+from ..shared._queue.bucket import Denied, NoAnswer, Stored, upload
 from ..shared._queue.objects import CODE, MOST_TEXT
 
 _SECONDS, _SECONDS_FOR_CODE = 20.0, 600.0
 _PAGE = 400
-"""Objects in a page: as many as fit into an answer if each has all metadata that it can have."""
+_MOST_OF_PAGE = _PAGE * 6 * 10_000
+"""Bytes of a list of so many objects: each may have 8 KiB of metadata and a name of 1 KiB, whose
+letters are six bytes of JSON if they are `<` or control characters."""
 _FIELDS = "nextPageToken,items(name,generation,metageneration,metadata)"
 _JSON = {"Content-Type": "application/json"}
 
@@ -78,7 +81,8 @@ class MachinesBucket:
         query = {"prefix": self._folder + prefix, "maxResults": min(most, _PAGE)}
         more = {"pageToken": token} if token else {}
         try:
-            answer = self._ask(f"/o?{urlencode({**query, **more, 'fields': _FIELDS})}")
+            path = f"/o?{urlencode({**query, **more, 'fields': _FIELDS})}"
+            answer = self._ask(path, most=_MOST_OF_PAGE)
         except TooMuch as error:
             raise NoAnswer(str(error)) from error
         found = self._object(answer)
@@ -108,6 +112,8 @@ class MachinesBucket:
             return self._bucket.ask(path, method, data, headers, most)
         except TooMuch:
             raise
+        except bucket_requests.Denied as error:
+            raise Denied(str(error)) from error
         except CannotLook as error:
             raise NoAnswer(str(error)) from error
 

@@ -32,9 +32,14 @@ class CannotGet(Exception):
         self.final = final
 
 
+def folder_of(place: Path, run: str, sha: str, user: str) -> Path:
+    """Return where the code of a run is, for a user."""
+    return place / run / f"{user}-{sha[:16]}"
+
+
 def install(place: Path, run: str, sha: str, account: pwd.struct_passwd, queue: Queue) -> Path:
     """Return the folder of a run's code, which is fetched unless it is there; raise CannotGet."""
-    folder = place / run / f"{account.pw_name}-{sha[:16]}"
+    folder = folder_of(place, run, sha, account.pw_name)
     if not shared_places.is_folder_of(folder, account.pw_uid):
         data = _fetched(queue, sha)
         if os.path.lexists(folder):

@@ -22,6 +22,7 @@ _SILENCE = 15.0
 _TOKEN_SECONDS = 240.0
 _GOOGLE = "storage.googleapis.com"
 _TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a path
+_DENIALS = (400, 403, 405, 409, 410, 411, 413, 416, 422)
 _LOOKS, _WRITES = "roles/storage.objectViewer", "roles/storage.objectUser"
 
 
@@ -30,6 +31,10 @@ Data = bytes | Iterable[bytes] | None
 
 class CannotLook(Exception):
     """What stands in the way; the text has the remedy."""
+
+
+class Denied(CannotLook):
+    """The server answered, and does not do it; to ask once more does not help."""
 
 
 class TooMuch(CannotLook):
@@ -170,7 +175,8 @@ class Bucket:
         if answer.status == 401:
             self._headers = None
         if answer.status not in (200, 204, 404, 412):
-            raise CannotLook(_refusal(answer, _LOOKS if method == "GET" else _WRITES))
+            kind = Denied if answer.status in _DENIALS else CannotLook
+            raise kind(_refusal(answer, _LOOKS if method == "GET" else _WRITES))
         return answer
 
     def found(self, rest: str) -> dict[str, Any] | None:

@@ -298,6 +298,17 @@ def test_requests_are_counted(ask: Ask, cloud: Emulator) -> None:
     assert found == {"insert": 1, "list": 1, "get": 1}
 
 
+@pytest.mark.parametrize("value", ["\x01" * 7000, "\x7f\x9b31m", " a\r\nb: c\t", "<" * 8000])
+def test_custom_metadata_whose_values_no_header_can_have(ask: Ask, value: str) -> None:
+    body = multipart({"name": "m", "metadata": {"step": value}}, b"x")
+    kind = "multipart/related; boundary=X"
+    made = ask("POST", f"{UPLOAD}?uploadType=multipart", body, Content_Type=kind)
+    assert made.json()["metadata"] == {"step": value}
+    got = ask("GET", f"{OBJECTS}/m?alt=media")
+    assert (got.status_code, got.content) == (200, b"x")
+    assert "b" not in got.headers
+
+
 def test_custom_metadata_whose_names_no_header_can_have(ask: Ask, cloud: Emulator) -> None:
     metadata = {"größe": "7", "two words": "v", "step": "42"}
     body, kind = (

@@ -5,6 +5,7 @@ Each worker has a root folder of its own, and a `systemctl` that starts run agen
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +101,16 @@ class Worker:
         (folder / "settings.json").write_text(json.dumps({**settings, "systemctl": str(systemctl)}))
         (folder / "allowed_signers").write_text(signers)
         (folder / "key").write_text(KEY)
+        self.says = ""
+        """The text of the unit's status."""
+        self._told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._told.bind(str(root / "notify"))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._told.recv(65536):
+                self.says = data.decode("utf-8", "replace").rpartition("STATUS=")[2]
 
     def up(self) -> None:
         """Start the queue agent."""
@@ -111,7 +123,8 @@ class Worker:
             str(self.root),
         ]
         with (self.root / "queue-agent.log").open("ab") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log)
+            env = dict(os.environ, NOTIFY_SOCKET=str(self.root / "notify"))
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, env=env)
 
     def end(self, number: int = signal.SIGKILL) -> None:
         """Take the queue agent away."""
@@ -146,6 +159,8 @@ class Worker:
     def clean_up(self) -> None:
         """End all of this worker's processes."""
         self.end()
+        self._told.shutdown(socket.SHUT_RD)
+        self._told.close()
         for path in (self.root / "pids").glob("*"):
             try:
                 os.kill(int(path.read_text()), signal.SIGKILL)
@@ -254,5 +269,6 @@ class Lab:
             wait_until(lambda: self.state(name).state == state, f"{name} {state}", seconds)
         except AssertionError as error:
             logs = [path.read_text() for path in self.base.glob("*/*-agent.log")]
-            raise AssertionError(f"{error}; {self.state(name)}; {logs}") from None
+            says = {worker.root.name: worker.says for worker in self.workers}
+            raise AssertionError(f"{error}; {self.state(name)}; {says}; {logs}") from None
         return self.state(name)

@@ -173,7 +173,7 @@ def bounded(what: str) -> Iterator[None]:
 
 def outside(root: Path) -> list[str]:
     """Return the files of a worker that are where none may be, and those that give rights."""
-    tops = {"etc", "var", "run", "t", "tmp", "proc", "pids", "systemctl", "jobs"}
+    tops = {"etc", "var", "run", "t", "tmp", "proc", "pids", "systemctl", "jobs", "notify"}
     tops |= {"queue-agent.log", "run-agent.log"}
     found = [path.name for path in root.iterdir() if path.name not in tops]
     rooms = {path.name for path in (root / "etc/tpu-fleet").iterdir()}
@@ -194,6 +194,8 @@ def told(trial: Trial) -> Iterator[None]:
         yield
     except BaseException:
         print(f"seed {SEED}, moves:", *trial.moves, sep="\n")
+        for worker in trial.lab.workers:
+            print(worker.root.name, worker.says)
         for path in sorted(trial.lab.base.glob("*/*-agent.log")):
             print(path, path.read_text()[-3000:], sep="\n")
         raise

@@ -71,7 +71,8 @@ def _metadata(document: Document) -> list[tuple[str, str]]:
 
 def _plain(text: object) -> str:
     """Return a text that a header can carry."""
-    return re.sub(r"[\x00-\x1f\x7f]", " ", str(text)).encode("latin-1", "replace").decode("latin-1")
+    shown = re.sub(r"[\x00-\x1f\x7f]", " ", str(text)).strip()
+    return shown.encode("latin-1", "replace").decode("latin-1")
 
 
 def _is_range(request: Request) -> bool:

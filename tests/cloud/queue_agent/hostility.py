@@ -36,7 +36,15 @@ NAMES = [
     *("runs/\x1b[31mred", "waiting/", "waiting/x", "waiting//", "waiting/0/1/a/b/c", "stop/"),
     *("waiting/0/000000000/aaa/ghost", "waiting/\u0669/000000003/alice/lr-1", "running/alice//"),
     *("running/alice/ghost/1", "running/alice/ghost/x", "stop/ghost", "stop/a/b", "definitions/x"),
-    *("code/x.tar.gz", "ended/ghost", "ended/../x", "runs/digits", "bell"),
+    *(
+        "code/x.tar.gz",
+        "ended/ghost",
+        "ended/../x",
+        "runs/digits",
+        "bell",
+        "slices/",
+        *("slices/solo", "slices/../x", "slices/ghost"),
+    ),
 ]
 
 
@@ -203,7 +211,7 @@ class Eve:
     def hold(self) -> str:
         """An object that can be read and not be written over."""
         name = self._submit(self._crime(person="alice"), self.lab.eve).split()[0]
-        chosen = self.chance.choice((f"runs/{name}", f"runs/{name}", f"stop/{name}", "bell"))
+        chosen = self.chance.choice((f"runs/{name}", f"stop/{name}", "bell", "slices/solo"))
         if not chosen.startswith("runs/"):
             self._put(chosen, b"")
         self._change(chosen, {self.chance.choice(HELD): True})

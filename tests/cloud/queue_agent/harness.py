@@ -191,6 +191,8 @@ class Lab:
         self.bucket, self.out = "lab", base
         self.users = {"alice": ["alice", ME, OTHER], "eve": ["eve"]}
         self.declared: list[dict[str, Any]] = []
+        # Here any port is a user's, so worker 0 gives no worker the key of a run.
+        self.keyed = ["one", "two"]
         self._turn = 0
         self.use("queue")
 
@@ -209,7 +211,7 @@ class Lab:
         }  # fmt: skip
         training = {
             "slice": name, "zone": "us-central2-b", "slice_hosts": hosts, "worker_index": worker,
-            "venvs": [], "runs": self.declared, "peers": [], "keys": {"one": KEY, "two": KEY},
+            "venvs": [], "runs": self.declared, "peers": [], "keys": dict.fromkeys(self.keyed, KEY),
             "stopped": {}, "multislice": {}, "lost_after": 20, "log_size": 10**7, "log_files": 2,
             "metadata_url": "", "peer_port_base": port + 1, "port_base": 21000,
         }  # fmt: skip

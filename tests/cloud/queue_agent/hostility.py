@@ -57,7 +57,7 @@ class Eve:
         self.queue: Queue = lab.queue
         self.bucket = self.queue._bucket
         self.stranger = Person(lab.base, "mallory")
-        self.number = 0
+        self.number = self._names = 0
         self.names: list[str] = []
         """Runs that she has put there."""
         self.others: list[str] = []
@@ -74,7 +74,7 @@ class Eve:
 
     def move(self, number: int) -> str:
         """Do one thing; return what it was."""
-        self.number = number
+        self.number, self._names = number, 0
         do = self.chance.choice(self.moves)
         # The bucket refuses some of it: names that none has, and more metadata than there is.
         with contextlib.suppress(NoAnswer, requests.RequestException, UnicodeEncodeError):
@@ -283,7 +283,8 @@ class Eve:
                 self._change(name, dict.fromkeys(HELD, False))
 
     def _name(self) -> str:
-        name = f"e{self.number}-{self.chance.randrange(10**6)}"
+        name = f"e{self.number}-{self._names}"
+        self._names += 1
         self.names.append(name)
         return name
 

@@ -72,6 +72,8 @@ class Trial:
         lab.use(self.folder)
         lab.users = {person: [person, lab.me] for person in ("alice", "eve")}
         lab.declared = [{"name": "digits", "slices": ["elsewhere"]}]
+        hers = [f"e{number}-{name}" for number in range(500) for name in range(4)]
+        lab.keyed = ["lr-1", "lr-2", "for-pair", *(f"good-{n}" for n in range(500)), *hers]
         for name, count in self.slices.items():
             lab.slice(name, count)
         self.eve = hostility.Eve(lab, random.Random(SEED))  # noqa: S311 - repeatable

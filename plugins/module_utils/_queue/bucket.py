@@ -27,7 +27,8 @@ class NoAnswer(Exception):
 class Denied(NoAnswer):
     """The bucket answered that it does not do this with this object; nothing was changed.
 
-    Who can write to the bucket can make such an object: one that is held, or has a key of its own.
+    A person with the right to write can make such an object: one under a hold, or encrypted with
+    a key of hers.
     """
 
 

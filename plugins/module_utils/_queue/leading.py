@@ -61,8 +61,8 @@ class Leading(Access):
 
         `may` returns why this machine must not run it, as for an unknown signature; it is asked
         last. The program may begin when this has returned, and not before. Its Lease counts from
-        before the call, as the answer may have come long ago where the machine stood still. A run
-        whose objects the bucket does not give out, or lets no one write, costs only itself.
+        before the call, as the answer may have come long ago where the machine stood still. Runs
+        whose objects the bucket does not let this account read or write are passed over.
         """
         self._settle(owner)
         self._denied = {name: end for name, end in self._denied.items() if end > self._clock()}

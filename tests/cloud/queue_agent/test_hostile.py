@@ -266,7 +266,7 @@ def lies(trial: Trial, leader: Any, chance: random.Random) -> None:
 
 
 def false_orders(trial: Trial, leader: Any, other: Any, chance: random.Random) -> None:
-    """Who has the key of the wire gives orders to worker 1: it starts what is signed, alone."""
+    """Give worker 1 orders with the key of the wire: it starts what is signed, alone."""
     own, lab, eve = leader.settings, trial.lab, trial.eve
     own_keys = keys.Keys(harness.KEY, lab.base / "worker-0")
     known = [run.definition for run, _signed in eve.copies.values()]

@@ -1,4 +1,4 @@
-"""Objects that the bucket does not give out, or lets no one write over, cost only themselves."""
+"""Objects that the bucket does not let leaders read, or write over, cost only themselves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def take(queue: Queue) -> Seen:
 
 
 class Guarded(MemoryBucket):
-    """A bucket in which some objects are held, so no one writes over them, or not given out."""
+    """A bucket in which some objects are held, so they stay as they are, or not given out."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -99,6 +99,7 @@ class Trial:
                 self.moves.append(f"{number} {self.eve.move(number)}")
             self.honest(f"good-{begin}")
             self.look()
+            self.eve.release()  # a bell under a hold is one that leaders do not hear
 
     def look(self) -> None:
         """All readers work, and nothing has happened that may not."""

@@ -165,6 +165,7 @@ class Lead:
         if wrong:
             say(f"refused {mine.run.name}: {wrong}")
             self._queue.finish(mine, Outcome(FAILED, one_line(wrong)))
+            self._due["look"] = 0.0  # for the next one, also where no bell can be rung
             return
         self._begin(mine, definition, sent)
 

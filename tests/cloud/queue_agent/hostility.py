@@ -375,8 +375,11 @@ class Eve:
             for name, kind, target in self.chance.sample(kinds, self.chance.choice((1, 2))):
                 member = tarfile.TarInfo(name)
                 member.type, member.linkname, member.mode = kind, target, 0o6777
-                if kind == b"?":
+                if kind == b"?":  # and nothing of it is there
                     member.type, member.size = tarfile.REGTYPE, 1 << 40
+                    head = member.tobuf(tarfile.GNU_FORMAT)
+                    tar.fileobj.write(head)  # type: ignore[union-attr]
+                    continue
                 tar.addfile(member)
                 if kind == tarfile.SYMTYPE:
                     tar.addfile(tarfile.TarInfo(f"{name}/{out}"))

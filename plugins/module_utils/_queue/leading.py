@@ -185,7 +185,7 @@ class Leading(Access):
             yield
         except Denied as why:
             self._denied[hint.name] = self._clock() + DENIED
-            look.note(why)
+            look.note_denied(why)
 
     def _by_hint(self, hint: Stored, name: str) -> Submitted | None:
         """Return the run that a hint has; if that is bad, the one that it names."""
@@ -337,7 +337,7 @@ class _Look:
         self._races += 1
         self._skip = self._queue.chance.randrange(2 ** min(self._races, 8))
 
-    def note(self, why: Denied) -> None:
+    def note_denied(self, why: Denied) -> None:
         """Count what was denied; raise if it is much, as the bucket may refuse everything."""
         self._denied += 1
         if self._denied > MOST_DENIED:

@@ -41,6 +41,9 @@ def installs(monkeypatch: pytest.MonkeyPatch) -> Installs:
     return Installs()
 
 
+def woken() -> None: ...
+
+
 def settled(hands: Hands) -> None:
     deadline = time.monotonic() + 10
     while hands.is_busy and time.monotonic() < deadline:
@@ -48,7 +51,7 @@ def settled(hands: Hands) -> None:
 
 
 def test_a_problem_names_the_run_that_it_is_about(installs: Any) -> None:
-    hands = Hands(object(), installs)  # type: ignore[arg-type]
+    hands = Hands(object(), installs, woken)  # type: ignore[arg-type]
     installs.goes_on.set()
     hands.do(INSTALL, ONE, "")
     settled(hands)
@@ -61,7 +64,7 @@ def test_a_problem_names_the_run_that_it_is_about(installs: Any) -> None:
 
 
 def test_a_job_that_ends_late_says_nothing_about_the_next_run(installs: Any) -> None:
-    hands = Hands(object(), installs)  # type: ignore[arg-type]
+    hands = Hands(object(), installs, woken)  # type: ignore[arg-type]
     hands.do(INSTALL, ONE, "")
     hands.do(INSTALL, TWO, "")
     installs.goes_on.set()

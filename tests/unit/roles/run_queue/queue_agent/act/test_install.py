@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from queue_agent.act import install
 from queue_agent.act.install import CannotInstall, Installed
 from queue_agent.decide.messages import RUN, Order
 from queue_agent.decide.settings import Places
@@ -32,10 +31,10 @@ def installs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def do(place: str | None) -> None:
         found = Definition("one", "alice", ME, ("true",), "", 1.0, checkpoint_dir=place)
-        monkeypatch.setattr(install, "verified", lambda *_words: found)
-        settings: Any = SimpleNamespace(training={})
         units: Any = None
-        installed = Installed(settings, Places(tmp_path), units)
+        settings: Any = SimpleNamespace(training={})
+        verified: Any = SimpleNamespace(get=lambda *_words: found)
+        installed = Installed(settings, Places(tmp_path), units, verified)
         monkeypatch.setattr(installed, "_write", stop)
         installed.install(Order(RUN, "one", "a" * 64, 1), units)
 

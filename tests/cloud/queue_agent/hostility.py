@@ -309,7 +309,7 @@ class Eve:
         return objects.Definition(**given)
 
     def _sign(self, by: Person, text: str, namespace: str = "tpu-fleet-queue") -> str:
-        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace or "x", "-f", str(by._key)]
+        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace or "x", "-f", str(by.key)]
         data = text.encode("utf-8", "surrogatepass")
         return subprocess.run(words, input=data, capture_output=True, check=True).stdout.decode()
 

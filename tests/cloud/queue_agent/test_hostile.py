@@ -144,7 +144,7 @@ class Trial:
             assert json.dumps(view.to_dict()).isprintable()
         offers = [Offer(name, ("v4-8",), frozenset()) for name in self.slices]
         with bounded("on_queue"):
-            needs(view.runs, offers, fleet.limits)
+            needs(view.runs, offers, fleet.limits, now=time.time())
         with bounded("tending"):
             self.tend(queue, fleet)
 

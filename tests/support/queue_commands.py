@@ -38,19 +38,24 @@ def declare(
     (inventory / "group_vars" / "all" / "lab.yml").write_text(json.dumps(declared))
 
 
-def tpu_fleet(
-    folder: Path, cloud: Emulator, where: Path, *words: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a command of the fleet that a folder declares."""
-    environment = cloud.env(
+def environment(folder: Path, cloud: Emulator) -> dict[str, str]:
+    """Return the variables of a process that works on the fleet of a folder."""
+    found: dict[str, str] = cloud.env(
         ANSIBLE_INVENTORY=str(folder / "inventory"),
         ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
         TPU_FLEET_STATE_DIR=str(folder / "state"),
         XDG_CACHE_HOME=str(folder / "cache"),
         PYTHONPATH=f"{ROOT / 'src'}:{ROOT / 'collections'}",
     )
+    return found
+
+
+def tpu_fleet(
+    folder: Path, cloud: Emulator, where: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the fleet that a folder declares."""
     return subprocess.run(
         [sys.executable, "-m", "tpu_fleet", *words],
-        cwd=where, env=environment, capture_output=True, text=True, timeout=120,
+        cwd=where, env=environment(folder, cloud), capture_output=True, text=True, timeout=120,
         check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import queue_commands
 import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Slice
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import FleetQueue
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
-from emulator import ROOT, Emulator
+from emulator import Emulator
 
 from tpu_fleet.queue.fleet import QueueOfFleet
 from tpu_fleet.queue.sign import signer_of
@@ -118,40 +116,12 @@ class Lab:
 
     def declare(self) -> None:
         """Write the inventory of the fleet."""
-        inventory = self.folder / "inventory"
-        shutil.copytree(ROOT / "inventory", inventory)
-        shutil.rmtree(inventory / "group_vars" / "all")
-        (inventory / "group_vars" / "all").mkdir()
-        where = inventory / "fleet.tpu.yml"
-        where.write_text(where.read_text().replace("http://127.0.0.1:8470/", self.cloud.url))
-        (inventory / "group_vars" / "all" / "lab.yml").write_text(
-            json.dumps(
-                {
-                    "fleet_allocations": "unrestricted",
-                    "fleet_zone": "us-central2-b",
-                    "fleet_slices": SLICES,
-                    "fleet_users": self.users,
-                    "fleet_venvs": [{"name": "jax", "path": "/opt/venvs/jax"}],
-                    "fleet_queue": QUEUE,
-                }
-            )
-        )
+        queue_commands.declare(self.folder, self.cloud, SLICES, self.users, QUEUE)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a process that works on this fleet."""
-        found: dict[str, str] = self.cloud.env(
-            ANSIBLE_INVENTORY=str(self.folder / "inventory"),
-            ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
-            TPU_FLEET_STATE_DIR=str(self.folder / "state"),
-            XDG_CACHE_HOME=str(self.folder / "cache"),
-            PYTHONPATH=f"{ROOT / 'src'}:{ROOT / 'collections'}",
-        )
-        return found
+        return queue_commands.environment(self.folder, self.cloud)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `tpu-fleet` in the folder of the code."""
-        return subprocess.run(
-            [sys.executable, "-m", "tpu_fleet", *words],
-            cwd=self.code, env=self.environment(), capture_output=True, text=True, timeout=120,
-            check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return queue_commands.tpu_fleet(self.folder, self.cloud, self.code, *words)

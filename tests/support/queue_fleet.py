@@ -50,7 +50,7 @@ def fleet_in_memory(users: list[dict[str, Any]], **queue: Any) -> FleetInMemory:
         queue=declared,
         slices={one.name: one for one in (Slice.read(entry, None) for entry in SLICES)},
         users=users,
-        venvs={"jax": ()},
+        venvs=[{"name": "jax"}],
         secrets={},
         runs=["digits"],
         client=no_client,

@@ -18,3 +18,8 @@ def is_on(entry: Mapping[str, Any], slice_name: str) -> bool:
 def on_slice(entries: Iterable[Entry], slice_name: str) -> list[Entry]:
     """Return the entries for a slice."""
     return [entry for entry in entries if is_on(entry, slice_name)]
+
+
+def names_on(entries: Iterable[Entry], slice_name: str) -> frozenset[str]:
+    """Return the names of the entries for a slice, such as the environments that it may have."""
+    return frozenset(str(entry["name"]) for entry in on_slice(entries, slice_name))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import NotFound, TpuError
@@ -23,6 +24,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serving
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.here import names_on
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import COMPUTE
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
@@ -63,8 +65,7 @@ class QueueOfFleet:
     slices: Mapping[str, Slice]
     """Those that serve it."""
     users: Sequence[Mapping[str, Any]]
-    venvs: Mapping[str, Sequence[str]]
-    """The environments, each with its slices; none stands for all."""
+    venvs: Sequence[Mapping[str, Any]]
     secrets: Mapping[str, str]
     """The sets of secrets, each with its user."""
     runs: Sequence[str]
@@ -84,12 +85,18 @@ class QueueOfFleet:
         """Return the operations on the queue."""
         return Queue(FleetBucket(self.client(), self.queue.bucket, self.queue.folder))
 
-    def serving(self, runs: Iterable[Submitted] = ()) -> list[Serving]:
-        """Return the slices that serve the queue; one that has a run, or is away, is busy."""
-        busy = {one.owner.slice: one.name for one in runs if one.state == RUNNING and one.owner}
+    def serving(
+        self, runs: Iterable[Submitted] = (), doing: Mapping[str, str] = MappingProxyType({})
+    ) -> list[Serving]:
+        """Return the slices that serve the queue; one that has a run, or is away, is busy.
+
+        So is one that does something else, by its name.
+        """
+        has = {one.owner.slice: one.name for one in runs if one.state == RUNNING and one.owner}
+        busy = {**doing, **has}
         return [
             Serving(
-                *(name, kind, chips_of(kind), self._venvs_on(name), busy.get(name) or away),
+                *(name, kind, chips_of(kind), names_on(self.venvs, name), busy.get(name) or away),
                 reserved=self.queue.reserved_for(name),
             )
             for name, one in self.slices.items()
@@ -105,9 +112,6 @@ class QueueOfFleet:
         away = "" if node.state == "READY" else _STATES.get(node.state, node.state.lower())
         return node.type, away
 
-    def _venvs_on(self, name: str) -> frozenset[str]:
-        return frozenset(venv for venv, where in self.venvs.items() if not where or name in where)
-
     def coming(
         self,
         phases: Mapping[str, str],
@@ -118,7 +122,7 @@ class QueueOfFleet:
         """Return the resting slices that runs need, by the phases of all slices in a plan."""
         offers = [
             Offer(
-                *(name, one.types, self._venvs_on(name), RESTS if name in resting else UP),
+                *(name, one.types, names_on(self.venvs, name), RESTS if name in resting else UP),
                 reserved=self.queue.reserved_for(name),
             )
             for name, one in self.slices.items()
@@ -161,7 +165,7 @@ def queue_of(inventory: Inventory) -> QueueOfFleet:
         queue=queue,
         slices={one.name: one for one in slices if queue.is_served_by(one.name)},
         users=data["fleet_users"] or (),
-        venvs={str(one["name"]): one.get("slices") or () for one in data["fleet_venvs"] or ()},
+        venvs=data["fleet_venvs"] or (),
         secrets={
             str(one["name"]): str(one.get("user") or "root") for one in data["fleet_secrets"] or ()
         },

@@ -248,8 +248,9 @@ def _about_places(wanted: Wanted, fleet: QueueOfFleet) -> Iterator[str]:
         )
         yield f"--on {name}: {kind}. {meant}"
     venv = venv_of(wanted, fleet)
-    if venv and venv not in fleet.venvs:
-        yield f"--venv {venv}: {_unknown(venv, fleet.venvs, 'fleet_venvs')}"
+    venvs = [str(one["name"]) for one in fleet.venvs]
+    if venv and venv not in venvs:
+        yield f"--venv {venv}: {_unknown(venv, venvs, 'fleet_venvs')}"
 
 
 def _unknown(name: str, known: Iterable[str], variable: str) -> str:

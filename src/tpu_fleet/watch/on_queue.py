@@ -15,6 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import Rest
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import FleetQueue
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import ENDED_OR_STOPPED
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.here import names_on
 
 from ..queue.demand import COMES, RESTS, STUCK, UP, Need, Offer
 from .decide import SliceSeen
@@ -39,7 +40,7 @@ def offers(
     declared = list(venvs)
     return [
         Offer(
-            *(one.name, _types(one), _venvs_on(declared, one.name), how, one.name in used),
+            *(one.name, _types(one), names_on(declared, one.name), how, one.name in used),
             reserved=queue.reserved_for(one.name),
         )
         for one in seen
@@ -62,12 +63,6 @@ def _how(one: SliceSeen) -> int | None:
 def _types(one: SliceSeen) -> tuple[str, ...]:
     node = one.status.node
     return (node.accelerator_type,) if node and node.accelerator_type else one.want.types
-
-
-def _venvs_on(venvs: Iterable[Mapping[str, Any]], name: str) -> frozenset[str]:
-    return frozenset(
-        str(one["name"]) for one in venvs if not one.get("slices") or name in one["slices"]
-    )
 
 
 def changes(

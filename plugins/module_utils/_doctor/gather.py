@@ -500,7 +500,9 @@ def known_venvs(place: Place) -> List[Dict[str, Any]]:
         if record:
             records[str(record.get("name", path.stem))] = record
     for venv in place.venvs:
-        records.setdefault(str(venv["name"]), dict(venv))
+        # One that is built on need may be missing.
+        if not venv.get("on_need"):
+            records.setdefault(str(venv["name"]), dict(venv))
     return [
         {
             "name": name,

@@ -162,6 +162,29 @@ def test_what_was_resolved_stays_and_can_be_gone_back_to(run: Run, index: Index)
     assert (back["rc"], build_of(back, "a")) == (0, build_of(first, "a"))
 
 
+def test_one_for_runs_is_resolved_now_and_built_when_needed(run: Run, index: Index) -> None:
+    later = {"name": "a", "packages": ["tool"], "on_need": True}
+    first = run(later)
+    assert (first["rc"], first["changed"], first["venvs"]) == (0, False, {}), first
+    # What is newer by then is not taken: all workers know the same versions since the apply.
+    index.add("base", "1.2")
+    assert run(later)["changed"] is False
+    other = run({**later, "packages": ["base"]}, needed=["a"])
+    assert "has changed since the last apply" in other["msg"]
+    built = run(later, needed=["a"])
+    assert (built["changed"], built["venvs"]["a"]["packages"]["base"]) == (True, "1.1"), built
+    # It is kept, and follows its declaration like all others.
+    assert run(later)["changed"] is False
+    new = run({**later, "packages": ["tool", "base==1.0"]})
+    assert new["venvs"]["a"]["packages"]["base"] == "1.0"
+    unknown = run({"name": "b", "packages": ["nothing"], "on_need": True})
+    assert unknown["rc"] == 1
+    assert "fleet_venvs (name: b).packages[0] = 'nothing': no index has" in unknown["msg"]
+    gone = run()
+    assert not build_of(new, "a").exists()
+    assert gone["rc"] == 0
+
+
 def test_old_builds_go_but_for_some_and_for_what_is_used(run: Run, tmp_path: Path) -> None:
     builds = []
     for version in ("1.0", "1.1"):

@@ -33,7 +33,7 @@ from .build import (
     target_of,
     why_slow,
 )
-from .look import Reader, Venv, listing
+from .look import Reader, Venv, keep_resolution, listing, resolution_of
 from .plan import (
     asked_lines,
     build_path,
@@ -139,8 +139,8 @@ class Job:
         gone = self.undeclared()
         if self.check:
             for venv in wanted:
-                venv.changed = True
-            return self.told(wanted, bool(wanted or gone), gone)
+                venv.changed = not venv.waits
+            return self.told(wanted, bool(gone) or any(venv.changed for venv in wanted), gone)
         if wanted:
             with self.tools.at_work(), self.index.at_work():
                 try:
@@ -152,8 +152,9 @@ class Job:
                         venv.error = venv.error or self.params["unresolved"].get(venv.wish, "")
                 self.each([venv for venv in wanted if not venv.error], self.build_one)
         removed = [folder for record in gone for folder in self.remove(record)]
+        self.forget_resolutions()
         for venv in self.venvs:
-            if not venv.error:
+            if not (venv.error or venv.waits):
                 try:
                     venv.removed = prune(
                         venv.placed(), venv.stamp.get("build"), self.params["keep_builds"]
@@ -218,6 +219,8 @@ class Job:
         """Return whether an environment is as declared, and set its stamp if so."""
         if not venv.lock or venv.site is None:
             return False
+        if venv.waits:
+            return venv.is_resolved()
         found = self.sound(venv, digest(venv.wish, venv.lock))
         if found is None:
             return False
@@ -259,7 +262,10 @@ class Job:
         }
 
     def build_one(self, venv: Venv) -> None:
-        """Build an environment if necessary, and point its link to the build."""
+        """Build an environment if necessary, and point its link to the build.
+
+        One that waits for a run is only resolved, so that all workers will build the same.
+        """
         site = venv.placed()
         builder = self.builder(venv)
         if venv.theirs:
@@ -268,6 +274,9 @@ class Job:
                 return
         if not venv.lock:
             venv.lock = builder.resolve(site.owner)
+        if venv.waits:
+            keep_resolution(venv)
+            return
         stamp = self.sound(venv, digest(venv.wish, venv.lock))
         if stamp is None:
             if not has_hashes(venv.lock):
@@ -338,6 +347,14 @@ class Job:
             for name, record in known.items()
             if name not in declared and not str(record.get("path")).startswith(VENVS_OF_ROLES)
         )
+
+    def forget_resolutions(self) -> None:
+        """Remove the locks that are kept for environments which are no longer declared."""
+        if self.params["prune"]:
+            declared = {venv.spec.name for venv in self.venvs}
+            for path in resolution_of("").parent.glob("*.json"):
+                if path.stem not in declared:
+                    path.unlink()
 
     def remove(self, name: str) -> list[str]:
         """Remove an environment; builds in use stay until the next apply."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._host.as_user import PATH, account_of, foreign, read_plain
-from ..._host.state import STATE_DIR, read_text
+from ..._host.state import STATE_DIR, as_json, read_text, write_atomically
 from ..._host.work import Failed
 from ..here import on_slice
 from . import build as venv_build
@@ -47,6 +47,8 @@ class Venv:
     lock: str = ""
     # The lock of another worker, if it is not the same.
     theirs: str = ""
+    # Whether it is only resolved now, and built when a submitted run needs it.
+    waits: bool = False
     error: str = ""
     changed: bool = False
     removed: list[str] = field(default_factory=list)
@@ -68,11 +70,32 @@ class Venv:
         return self.site
 
     def known_lock(self) -> str:
-        """Return the lock that an existing build has for this wish; empty without one."""
-        for stamp in self.builds:
+        """Return the lock of a build, or of an apply before, for this wish; empty without one."""
+        for stamp in (*self.builds, resolved(self.spec.name)):
             if stamp.get("wish") == self.wish:
                 return str(stamp.get("lock", ""))
         return ""
+
+    def is_resolved(self) -> bool:
+        """Return whether its lock is kept for the time when it is built."""
+        return resolved(self.spec.name) == {"wish": self.wish, "lock": self.lock}
+
+
+def resolved(name: str) -> dict[str, Any]:
+    """Return wish and lock of an environment that is built on need; empty if it has none."""
+    return dict(json.loads(read_text(resolution_of(name)) or "{}"))
+
+
+def resolution_of(name: str) -> Path:
+    """Return the path of the file that keeps the lock of an environment until it is needed."""
+    return venv_build.RECORDS / "resolved" / f"{name}.json"
+
+
+def keep_resolution(venv: Venv) -> None:
+    """Keep the lock of an environment until a run needs that."""
+    path = resolution_of(venv.spec.name)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    write_atomically(path, as_json({"wish": venv.wish, "lock": venv.lock}))
 
 
 def reader_of(path: str) -> pwd.struct_passwd:
@@ -265,6 +288,14 @@ class Reader:
                 "or declare another path."
             )
         venv.before = json.loads(read_text(venv.record) or "{}")
+        is_needed = spec.name in self.params["needed"]
+        venv.waits = entry["on_need"] and not (venv.before or is_needed)
+        if is_needed and not venv.before and resolved(spec.name).get("wish") != venv.wish:
+            # Each worker would resolve it by itself, and perhaps to something else.
+            venv.error = (
+                "The code from which it is made has changed since the last apply. Apply again: "
+                "tpu-fleet apply --only venvs."
+            )
         venv.builds = builds_of(spec.path) or self.taken_over(venv)
         return venv
 

@@ -24,6 +24,7 @@ from .plan import pins
 
 _PYTHON = re.compile(r"3\.\d+(\.\d+)?")
 _VERSION = re.compile(r"\d[\w.+-]*")
+_NAME_VENVS = ("fleet_runs", "fleet_notebooks", "fleet_boards")
 _LEAST = {"fleet_build_tries": 1, "fleet_parallel_builds": 1, "fleet_keep_builds": 0}
 
 
@@ -38,6 +39,7 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
         for index, wanted in texts_of(entry, "slices"):
             problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
         problems += _check_trees(data, field, entry)
+        problems += _check_need(data, field, entry)
         problems += _check_versions(data, field, entry)
         name = text_of(entry, "name") or ""
         owner = text_of(entry, "user") or "root"
@@ -53,6 +55,37 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
                 problems.append(Problem(at, user, message, "Name each user once"))
     problems += _check_conda(data) + _check_indexes(data)
     return problems + at_least(data, _LEAST) + in_its_slice(data, "python_env")
+
+
+def _check_need(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of a venv that is built when a submitted run needs it."""
+    if entry.get("on_need") is not True:
+        return []
+    at, told = f"{field}.on_need", []
+    if not data.get("fleet_queue"):
+        told.append(("is for submitted runs, and there is no fleet_queue", "Declare it"))
+    if data.get("fleet_apply") == "push":
+        message = "needs machines that apply roles to themselves, and fleet_apply is push"
+        told.append((message, "Set fleet_apply to auto"))
+    for where in _named_at(data, text_of(entry, "name") or ""):
+        told.append((f"comes too late for {where}", "Name another venv there"))
+    return [Problem(at, True, message, f"{remedy}, or leave it out") for message, remedy in told]
+
+
+def _named_at(data: Mapping[str, Any], name: str) -> list[str]:
+    """Return the fields that name a venv which has to be there after an apply."""
+    found = [
+        (f"{field}.venv", entry.get("venv"))
+        for variable in _NAME_VENVS
+        for field, entry in entries(data, variable)
+    ]
+    kernels = [
+        (f"{field}.kernels[{index}]", kernel)
+        for field, entry in entries(data, "fleet_notebooks")
+        for index, kernel in texts_of(entry, "kernels")
+    ]
+    found += [*kernels, ("fleet_ray_venv", data.get("fleet_ray_venv"))]
+    return [field for field, venv in found if venv == name]
 
 
 def _check_conda(data: Mapping[str, Any]) -> list[Problem]:

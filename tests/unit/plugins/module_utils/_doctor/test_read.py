@@ -220,3 +220,11 @@ def test_the_marker_of_this_boot(tmp_path: Path) -> None:
         (step,) = doctor_mend.mend(place, [READY], set(), dry=False)
         assert "ready marker" in step["did"]
         assert (tmp_path / "ready").read_text().strip() == doctor_gather.boot_id()
+
+
+def test_a_venv_that_is_built_on_need_may_be_missing(tmp_path: Path) -> None:
+    venvs = ({"name": "jax"}, {"name": "new", "on_need": True}, {"name": "old", "on_need": True})
+    (tmp_path / "venvs").mkdir()
+    (tmp_path / "venvs/old.json").write_text('{"name": "old"}')
+    found = doctor_gather.known_venvs(Place(state_dir=str(tmp_path), venvs=venvs))
+    assert [venv["name"] for venv in found] == ["jax", "old"]

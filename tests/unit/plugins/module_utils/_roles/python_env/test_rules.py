@@ -41,6 +41,26 @@ def test_one_wrong_key(entry: dict[str, Any], field: str, words: str) -> None:
     assert words in str(problem)
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"fleet_queue": {}}, "there is no fleet_queue. Declare it, or leave it out"),
+        ({"fleet_apply": "push"}, "apply roles to themselves, and fleet_apply is push"),
+        ({"fleet_runs": [{"name": "x", "venv": "a"}]}, "too late for fleet_runs[0].venv"),
+        ({"fleet_notebooks": [{"kernels": ["b", "a"]}]}, "late for fleet_notebooks[0].kernels[1]"),
+        ({"fleet_boards": [{"venv": "a"}]}, "too late for fleet_boards[0].venv"),
+        ({"fleet_ray_venv": "a"}, "comes too late for fleet_ray_venv. Name another venv there"),
+    ],
+)
+def test_one_that_is_built_on_need_is_for_submitted_runs(more: dict[str, Any], words: str) -> None:
+    venvs = [venv(on_need=True), {"name": "b", "path": "/opt/venvs/b"}]
+    data = {**FLEET, "fleet_venvs": venvs, "fleet_queue": {"bucket": "gs://lab/queue"}}
+    assert check_python_env(data) == []
+    (problem,) = check_python_env({**data, **more})
+    assert problem.field == "fleet_venvs[0].on_need"
+    assert words in str(problem)
+
+
 def test_defaults_of_the_fleet_count() -> None:
     data = {**FLEET, "fleet_venvs": [venv(framework="jax")]}
     assert check_python_env(data) == []

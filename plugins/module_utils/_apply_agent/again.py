@@ -1,13 +1,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wishes of this host, kept so that its timer can check whether they still hold."""
+"""The wishes of this host, kept so that its own units can go by them.
+
+The timer checks whether they still hold, and the queue has environments built that they declare.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
@@ -16,6 +18,8 @@ from .place import Place, read, write
 from .wish import Wish
 
 UNIT = "tpu-fleet-apply"
+VENV_UNIT = "tpu-fleet-venv@.service"
+_QUEUE = "run_queue"
 WHO = "the timer of this host"
 _SERVICE = """# Managed by tpu.fleet.
 [Unit]
@@ -26,6 +30,17 @@ Wants=network-online.target
 [Service]
 Type=oneshot
 ExecStart=/usr/bin/python3 -I -S {agent} again
+"""
+_VENV = """# Managed by tpu.fleet.
+[Unit]
+Description=Build environment %i, which a submitted run needs
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 -I -S {agent} need %i
+TimeoutStartSec=3h
 """
 _TIMER = """# Managed by tpu.fleet.
 [Unit]
@@ -56,16 +71,26 @@ def _keep(place: Place, wishes: Sequence[Wish]) -> None:
     data: List[Dict[str, Any]] = [asdict(one) for one in wishes]
     if data != (read(place.wishes) or []):
         write(place.wishes, json.dumps(data))
-    _schedule(place.units, next((one.every for one in reversed(wishes) if one.every), ""))
+    every = next((one.every for one in reversed(wishes) if one.every), "")
+    _schedule(place.units, every, any(_serves(one) for one in wishes))
 
 
-def _schedule(units: Path, every: str) -> None:
-    """Install the timer, or remove it if `every` is empty; do nothing if that is already so."""
-    # The unit starts this very agent, because another version may not understand these wishes.
-    agent = Path(sys.argv[0]).resolve()
+def _serves(wish: Wish) -> bool:
+    """Return whether a wish may have this machine serve the queue."""
+    return _QUEUE in wish.roles and _QUEUE not in wish.undeclared
+
+
+def _schedule(units: Path, every: str, queue: bool) -> None:
+    """Install the timer, and the unit for the queue; remove what is not wanted.
+
+    `every` is empty without a timer. Does nothing if all is already so.
+    """
+    # A unit starts this very agent, because another version may not understand these wishes.
+    agent = Path(__file__).parents[1].resolve()
     wanted = {
         units / f"{UNIT}.service": _SERVICE.format(agent=agent) if every else "",
         units / f"{UNIT}.timer": _TIMER.format(every=every) if every else "",
+        units / VENV_UNIT: _VENV.format(agent=agent) if queue else "",
     }
     changed = False
     for path, text in wanted.items():
@@ -77,7 +102,8 @@ def _schedule(units: Path, every: str) -> None:
             write(path, text)
             path.chmod(0o644)
         else:
-            _systemctl("disable", "--now", path.name)
+            if path.name != VENV_UNIT:
+                _systemctl("disable", "--now", path.name)
             path.unlink()
     if changed:
         _systemctl("daemon-reload")

@@ -67,7 +67,8 @@ class Place:
 
     def own(self, files: Iterable[str]) -> List[Path]:
         """Return the files besides the machine's own on which an answer depends."""
-        units = [self.units / f"tpu-fleet-apply.{kind}" for kind in ("service", "timer")]
+        names = ("apply.service", "apply.timer", "venv@.service")
+        units = [self.units / f"tpu-fleet-{name}" for name in names]
         state = [self.known, self.wishes, self.stamp, self.running, self.shared]
         more = [self.state / "key", self.noted, self.git_keys]
         return [*units, *state, *more, *(self.store / name for name in files)]
@@ -93,6 +94,10 @@ class Place:
     def peers(self, work: str) -> Path:
         """Return the file with what other workers of the slice found out, once it is known."""
         return self.state / "results" / f"{work}.peers"
+
+    def needed(self, venv: str) -> Path:
+        """Return the file that says why an environment could not be built for a run."""
+        return self.state / "needed" / f"{venv}.json"
 
     def key(self) -> bytes:
         """Return a key that never leaves the host, so hashes of secrets are useless elsewhere."""

@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answer one request, a JSON object in sys.argv; or, started by the timer, repeat all wishes."""
+"""Answer one request, a JSON object in sys.argv; or, started by a unit, what needs no controller.
+
+That is to repeat all wishes, for the timer, and to build an environment, for the queue.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,11 @@ def main() -> int:
         # The timer has no controller to ask for files; all files of the kept wishes are here.
         line = Line(io.BytesIO(), sys.stdout.buffer)
         return Session(place, line, _engine_of(place)).again()
+    if sys.argv[1] == "need":
+        # Only slices that serve the queue pay for the import.
+        from .need import main as need
+
+        return need(place, _engine_of(place), sys.argv[2])
     line = Line(sys.stdin.buffer, sys.stdout.buffer)
     request = json.loads(sys.argv[1])
     if request.get("protocol") != PROTOCOL:

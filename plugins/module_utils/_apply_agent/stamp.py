@@ -33,6 +33,7 @@ IGNORED = frozenset(
         # The agent's own units, which it checks at each call.
         "/etc/systemd/system/tpu-fleet-apply.service",
         "/etc/systemd/system/tpu-fleet-apply.timer",
+        "/etc/systemd/system/tpu-fleet-venv@.service",
         "/etc/systemd/system/timers.target.wants/tpu-fleet-apply.timer",
     }
 )

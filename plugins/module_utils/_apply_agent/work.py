@@ -151,6 +151,20 @@ class Work:
         self._tidy()
         return result
 
+    def beside(self, engine: Engine, more: Mapping[str, Any]) -> Tuple[int, str]:
+        """Apply the roles with more variables, and record nothing of it. The caller holds the lock.
+
+        Return the exit code, and the end of the log if Ansible broke off.
+        """
+        self.variables = Variables(self.variables.templates, {**self.variables.plain, **more})
+        with contextlib.suppress(FileNotFoundError):
+            self.place.events(self.name).unlink()
+        collection = self._unpack()
+        playbook = engine(collection, self.wish.environment, self.tools)
+        told = self._play(playbook, collection, self.wish.roles, {})
+        self._tidy()
+        return told
+
     def _note_engine(self, seconds: int) -> None:
         """Record how long the installation of ansible-core took, if it was necessary."""
         if seconds:

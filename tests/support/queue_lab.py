@@ -62,7 +62,7 @@ class Lab:
             queue=declared,
             slices={one.name: one for one in (Slice.read(entry, None) for entry in SLICES)},
             users=self.users,
-            venvs={"jax": ()},
+            venvs=[{"name": "jax"}],
             secrets={},
             runs=["digits"],
             client=lambda: client,

@@ -44,6 +44,10 @@ _Group = tuple[str, tuple[str, float, int]]
 """A person, and what all arms of a sweep share; _ALL: the person's other runs."""
 
 
+class NoLater(Exception):
+    """Raised by `may`: the slice is kept for that run, and takes no later one either."""
+
+
 class Leading(Access):
     """Taking, keeping and ending runs."""
 
@@ -60,18 +64,20 @@ class Leading(Access):
         """Take the next run that fits this slice; None if there is none.
 
         `may` returns why this machine must not run it, as for an unknown signature; it is asked
-        last. The program may begin when this has returned, and not before. Its Lease counts from
-        before the call, as the answer may have come long ago where the machine stood still. Runs
-        whose objects the bucket does not let this account read or write are passed over.
+        last, and may raise NoLater. The program may begin when this has returned, and not before.
+        Its Lease counts from before the call, as the answer may have come long ago where the
+        machine stood still. Runs whose objects the bucket does not let this account read or write
+        are passed over.
         """
         self._settle(owner)
         self._denied = {name: end for name, end in self._denied.items() if end > self._clock()}
         look = _Look(self, me, limit, may)
-        for run, hint in look.in_turn(self._waiting(me, look)):
-            with self._passing_over(hint, look):
-                mine = self._taken(run, hint, owner, look)
-                if mine is not None:
-                    return mine
+        with contextlib.suppress(NoLater):
+            for run, hint in look.in_turn(self._waiting(me, look)):
+                with self._passing_over(hint, look):
+                    mine = self._taken(run, hint, owner, look)
+                    if mine is not None:
+                        return mine
         return None
 
     def adopt(self, name: str, owner: Owner) -> Seen | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from . import hours
@@ -89,12 +90,14 @@ def places(
     runs: Iterable[Submitted],
     slices: Iterable[Serving],
     limit: Limits = NO_LIMITS,
+    prepared: Mapping[str, str] = MappingProxyType({}),
     *,
     now: float,
 ) -> dict[str, Place]:
     """Return where each run that waits stands, by all runs and all slices that serve the queue.
 
-    `now` is in seconds since 1970.
+    `prepared` has for a run what a slice does for it before it can begin. `now` is in seconds since
+    1970.
     """
     known = list(runs)
     serving = list(slices)
@@ -121,7 +124,9 @@ def places(
             continue
         position = 1 + sum(count for others, count in before.items() if others & fit.names)
         before[fit.names] = before.get(fit.names, 0) + 1
-        found[run.name] = Place(position, f"{ordinal(position)} in turn; {fit.doing}")
+        found[run.name] = Place(
+            position, f"{ordinal(position)} in turn; {prepared.get(run.name) or fit.doing}"
+        )
     return found
 
 

@@ -10,11 +10,14 @@ from typing import Any
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import gone_by_api
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
+    DOING,
     RUNNING,
     WAITING,
+    Doing,
     Submitted,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Place, places
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.saying import Said
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Listing, Queue
 
 from ..show.figures import amount
@@ -22,6 +25,8 @@ from ..show.table import Column, Table
 from ..show.times import long
 from .fleet import QueueOfFleet
 
+GOOD_FOR = 5 * DOING
+"""Seconds for which what a slice does is shown; its clock may differ from this computer's."""
 MOST_ENDED = 20
 """Runs that have ended, the latest first, that a table shows."""
 COLUMNS = (
@@ -45,11 +50,14 @@ class QueueView:
     refused: Mapping[str, str] = field(default_factory=dict)
     """Why objects of the bucket were refused, by their name."""
     now: float = 0.0
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """What a slice could not do for a run that waits."""
 
     def why(self, run: Submitted) -> str:
         """Return why a run is in its state; empty for one that just runs."""
         place = self.places.get(run.name)
         told = [place.reason if place else "", run.reason]
+        told[1:1] = [self.failed.get(run.name, "")] if place else []
         return "; ".join(dict.fromkeys(one for one in told if one))
 
     @property
@@ -128,7 +136,13 @@ def look(fleet: QueueOfFleet, queue: Queue, now: float) -> QueueView:
         with contextlib.suppress(NoAnswer):
             queue.tend(nodes=fleet.node_of)
             listing = queue.all()
-    return view_of(fleet, listing, now)
+    return view_of(fleet, listing, now, fresh(queue.said(), now))
+
+
+def fresh(said: Mapping[str, Said], now: float) -> list[Doing]:
+    """Return what slices do; one that has not said so lately does it no more."""
+    found = [one.doing for one in said.values() if one.doing.why]
+    return [one for one in found if now - one.at < GOOD_FOR]
 
 
 def _is_gone(fleet: QueueOfFleet, run: Submitted) -> bool:
@@ -136,11 +150,22 @@ def _is_gone(fleet: QueueOfFleet, run: Submitted) -> bool:
     return node is not None and run.owner is not None and bool(gone_by_api(run.owner, node))
 
 
-def view_of(fleet: QueueOfFleet, listing: Listing, now: float) -> QueueView:
-    """Return a list of the queue with the order and the reasons of what waits."""
+def view_of(
+    fleet: QueueOfFleet, listing: Listing, now: float, doing: Sequence[Doing] = ()
+) -> QueueView:
+    """Return a list of the queue with the order and the reasons of what waits.
+
+    `doing` is what slices without a run do.
+    """
     runs = listing.states
-    where = places(runs, fleet.serving(runs), fleet.limits, now=now)
-    return QueueView(fleet.queue.address, runs, where, listing.refused, now)
+    builds = {
+        one: f"{one.why}, {long(max(0.0, now - one.since))} so far" for one in doing if one.venv
+    }
+    prepared = {one.run: f"{one.slice} {told}" for one, told in builds.items()}
+    busy = {one.slice: told for one, told in builds.items()}
+    where = places(runs, fleet.serving(runs, busy), fleet.limits, prepared, now=now)
+    failed = {one.run: one.why for one in doing if one.run and not one.venv}
+    return QueueView(fleet.queue.address, runs, where, listing.refused, now, failed)
 
 
 def table_of(view: QueueView) -> Table:

@@ -23,6 +23,8 @@ from typing import Any
 from submitters import PROGRAMS, MachinesBucket, Person, Queue, Seen, archive, objects, parse
 
 KEY = "ab" * 32
+RUNS = ("one", "two", "three", "four")
+"""Those that may have several workers."""
 ME = pwd.getpwuid(os.getuid()).pw_name
 OTHER = "nobody" if os.getuid() == 0 else ME
 """One who is not root."""
@@ -33,8 +35,9 @@ SYSTEMCTL = """\
 #!{python} -I
 import os, pathlib, signal, subprocess, sys, time
 root = pathlib.Path({root!r})
-command, name = sys.argv[1], sys.argv[-1].removeprefix("tpu-fleet-run@").removesuffix(".service")
-pid_file = root / "pids" / name
+command, unit = sys.argv[1], sys.argv[-1].removesuffix(".service")
+kind, _at, name = unit.partition("@")
+pid_file = root / "pids" / unit
 def pid():
     try:
         number = int(pid_file.read_text())
@@ -50,6 +53,8 @@ elif command == "start" and not pid():
     definition = root / "etc/tpu-fleet/runs" / f"{{name}}.json"
     log = (root / "run-agent.log").open("ab")
     words = [{python!r}, "-I", {run_agent!r}, "agent", "--definition", str(definition)]
+    if kind == "tpu-fleet-venv":
+        words = [{python!r}, str(root / "need.py"), name]
     env = dict(os.environ, TMUX_TMPDIR=str(root / "t"))
     pid_file.parent.mkdir(exist_ok=True)
     pid_file.write_text(str(subprocess.Popen(
@@ -192,7 +197,7 @@ class Lab:
         self.users = {"alice": ["alice", ME, OTHER], "eve": ["eve"]}
         self.declared: list[dict[str, Any]] = []
         # Here any port is a user's, so worker 0 gives no worker the key of a run.
-        self.keyed = ["one", "two"]
+        self.keyed = list(RUNS)
         self._turn = 0
         self.use("queue")
 
@@ -220,23 +225,32 @@ class Lab:
             "chips": 4, "hosts": hosts, "worker": worker, "port": port, "queue": self.address,
             "declared_first": True, "take_after": None, "limits": {},
             "users": self.users, "secrets": {},
-            "people": ["alice", "eve"], "venvs": [], "venvs_elsewhere": [], "metadata": "",
+            "people": ["alice", "eve"], "venvs": [], "venvs_elsewhere": [], "venvs_on_need": [],
+            "metadata": "",
             "training": {f"training_run_{key}": value for key, value in training.items()},
             "run_defaults": runs, "storage": self.storage,
         }  # fmt: skip
 
-    def slice(self, name: str, workers: int = 1, up: bool = True, **more: Any) -> list[Worker]:
-        """Make a slice, with more settings."""
+    def slice(
+        self,
+        name: str,
+        workers: int = 1,
+        up: bool = True,
+        declares: Callable[[Path], dict[str, Any]] = lambda _root: {},
+        **more: Any,
+    ) -> list[Worker]:
+        """Make a slice, with more settings; `declares` returns those of one worker, by its root."""
         hosts = [f"127.0.0.{number + 2}" for number in range(workers)]
         port = free_port()
-        made = [
-            Worker(
-                self.base / f"{name}{number}",
-                {**self.settings(name, hosts, number, port), **more},
-                self.alice.signer + self.eve.signer,
-            )
-            for number in range(workers)
-        ]
+        made = []
+        for number in range(workers):
+            root = self.base / f"{name}{number}"
+            own = self.settings(name, hosts, number, port)
+            of_worker = declares(root)
+            for key, value in of_worker.pop("of_training", {}).items():
+                own["training"][f"training_run_{key}"] = value
+            given = {**own, **more, **of_worker}
+            made.append(Worker(root, given, self.alice.signer + self.eve.signer))
         self.workers += made
         for worker in made if up else ():
             worker.up()

@@ -123,7 +123,7 @@ class Trial:
         client = Client(self.lab.cloud.project, endpoint=self.lab.cloud.url)
         entries = [Slice.read(entry, None) for entry in self.entries()]
         return Fleet(
-            queue=queue, slices={one.name: one for one in entries}, users=(), venvs={}, secrets={},
+            queue=queue, slices={one.name: one for one in entries}, users=(), venvs=(), secrets={},
             runs=["digits"], client=lambda: client, login_key=Path("/none"), folder=Path("/none"),
         )  # fmt: skip
 

@@ -101,6 +101,7 @@ def _settings(
         "secrets": queue.get("secrets") or {},
         "people": _names(_here(own["users"], own["slice"])),
         "venvs": _names(_here(own["venvs"], own["slice"])),
+        "venvs_on_need": _names(_here(filter(_on_need, own["venvs"]), own["slice"])),
         "venvs_elsewhere": _names(own["venvs"]),
         "metadata": own["metadata_url"] or "",
         "training": _training(own),
@@ -140,6 +141,11 @@ def _present(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _here(entries: Iterable[Mapping[str, Any]], slice_name: str) -> list[Mapping[str, Any]]:
     return [one for one in _present(entries) if is_on(one, slice_name)]
+
+
+def _on_need(venv: Mapping[str, Any]) -> bool:
+    """Return whether an environment is built when a submitted run needs it."""
+    return bool(venv.get("on_need"))
 
 
 def _names(entries: Iterable[Mapping[str, Any]]) -> list[str]:

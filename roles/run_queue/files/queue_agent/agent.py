@@ -24,6 +24,7 @@ from .act.install import Installed, Verified
 from .act.machine import Machine
 from .act.replaced import Replaced
 from .act.units import Units
+from .act.venvs import Venvs
 from .decide import member
 from .decide.messages import NONE, Order, Report
 from .decide.settings import Places, parse
@@ -54,6 +55,7 @@ class Agent:
         verified = Verified(own, places)
         self._installed = Installed(own, places, self._units, verified)
         self._machine = Machine(places)
+        self._venvs = Venvs(own, places, self._units)
         self._hands = Hands(own, self._installed, self._wake)
         self._broom = Hands(own, self._installed, self._wake)
         self._replaced = Replaced()
@@ -111,6 +113,8 @@ class Agent:
         self._bucket.close()
 
     def _exchange(self, here: member.Here) -> None:
+        venv = self._order.venv if self._order else self._venvs.name
+        build, trouble = self._venvs.follow(venv)
         report = Report(
             worker=self.settings.worker,
             run=here.run,
@@ -121,6 +125,9 @@ class Agent:
             tried=self._hands.about[0],
             tried_claim=self._hands.about[1],
             busy="" if here.run else self._chips_held(),
+            venv=venv,
+            build=build,
+            trouble=trouble,
         )
         if self._lead is not None:
             self._order = self._lead.exchange(report)

@@ -17,13 +17,17 @@ from .act.machine import Machine
 from .act.ruling import Answer, Ruling
 from .decide import duty as duties
 from .decide import idle, rule, submitted, verdict
+from .decide.building import Builds, Need
 from .decide.duty import Duty, Ending, Facts
 from .decide.messages import Order, Report
 from .decide.rule import Subject
 from .decide.settings import Places, Settings
+from .shared._queue import objects
 from .shared._queue.bucket import Denied, NoAnswer
 from .shared._queue.claims import BEAT, LOOK, STOP_LOOK, TEND, Lease, Outcome
-from .shared._queue.objects import FAILED, Definition, Refused, Submitted
+from .shared._queue.leading import NoLater
+from .shared._queue.objects import DOING, FAILED, Definition, Doing, Refused, Submitted
+from .shared._queue.saying import Said
 from .shared._queue.store import Queue, Seen, since_boot
 from .shared._roles.venv_paths import venv_path
 
@@ -53,6 +57,7 @@ class Lead:
         self._duty = Duty.from_json(store.read(self._path) or {})
         self._mine: Seen | None = None
         self._lease = Lease(since_boot(), settings.take_after)
+        self._builds = Builds(settings.slice)
         self._order = self._ordered()
         self._heard = -1
         self._busy = "?"
@@ -65,6 +70,8 @@ class Lead:
         """Why fleet_queue.on_result was asked in vain the last time."""
         self._since: dict[str, float] = {}
         self._avoided: dict[tuple[str, str], float] = {}
+        self._others: dict[str, Said] | None = None
+        self._said = Doing(settings.slice, "", 0.0, 0.0)
 
     @property
     def has_run(self) -> bool:
@@ -106,7 +113,7 @@ class Lead:
 
     def _ordered(self) -> Order:
         if self._duty is None:
-            return duties.NO_DUTY
+            return replace(duties.NO_DUTY, venv=self._builds.ordered)
         may_run = self._lease.left(since_boot()) > 0
         return self._duty.order(self._mine is not None, may_run)
 
@@ -128,6 +135,9 @@ class Lead:
         busy, before = self._in_the_way(), self._busy
         self._busy = busy
         self.doing = f"waits: {busy}" if busy else "waits for a run"
+        if busy and not self._builds.ordered:
+            self._builds.leave()
+        self._follow_build()
         heard = self._queue.heard()
         news = heard != self._heard or (before and not busy)
         if busy or not (self._is_due("look", LOOK) or news):
@@ -135,6 +145,35 @@ class Lead:
         self._due["look"] = time.monotonic() + LOOK
         self._take_next()
         self._heard = heard
+
+    def _follow_build(self) -> None:
+        """See how a build goes, and say what the slice does."""
+        now = time.monotonic()
+        ended = self._builds.follow(self._fresh_reports(), len(self._settings.hosts), now)
+        if ended:
+            say(ended)
+            self._due["look"] = 0.0
+        why, run, venv = self._builds.doing(now)
+        self.doing = why or self.doing
+        self._say(why, run, venv)
+
+    def _say(self, why: str, run: str = "", venv: str = "") -> None:
+        """Say in the bucket what the slice does, when that changes and while it lasts."""
+        now, before = time.time(), self._said
+        is_same = (why, run, venv) == (before.why, before.run, before.venv)
+        if is_same and (not why or abs(now - before.at) < DOING):
+            return
+        since = before.since if is_same else now
+        new = Doing(self._settings.slice, objects.one_line(why), since, now, run, venv)
+        with contextlib.suppress(NoAnswer):
+            self._queue.say(new)
+        self._said = replace(new, why=why)
+
+    def _fresh_reports(self) -> dict[int, Report]:
+        """Return the reports of the workers that answer."""
+        now = time.monotonic()
+        with self._lock:
+            return {number: one for number, (one, at) in self._reports.items() if now - at < _AWAY}
 
     def _in_the_way(self) -> str:
         own = self._settings
@@ -151,8 +190,13 @@ class Lead:
     def _take_next(self) -> None:
         own = self._settings
         sent = since_boot()
-        mine = self._queue.claim_next(own.serving(""), self._owner, own.limits, self._may)
+        self._builds.look()
+        self._others = None
+        me = own.serving("", self._builds.failed(time.monotonic()))
+        mine = self._queue.claim_next(me, self._owner, own.limits, self._may)
+        self._builds.looked()
         if mine is None:
+            self._build_if_due()
             return
         try:
             definition = self._verified.get(self._queue, mine.run.name, mine.run.definition)
@@ -174,14 +218,55 @@ class Lead:
         until = self._avoided.get((run.name, run.definition), 0.0)
         if time.monotonic() < until:
             return f"{self._settings.slice} could not start it"
-        path = venv_path(run.venv, self._settings.training["training_run_venvs"])
-        if path and not self._machine.has_venv(path):
-            return f"{run.venv} is not built yet on {self._settings.slice}"
-        return verdict.unfit(run, self._settings)
+        unfit = verdict.unfit(run, self._settings)
+        if unfit or not run.venv:
+            return unfit
+        is_here = self._machine.has_venv(run.venv)
+        if run.venv in self._settings.venvs_on_need:
+            return self._hindered_by_build(run, is_here)
+        return "" if is_here else f"venv {run.venv} is not built yet on {self._settings.slice}"
+
+    def _hindered_by_build(self, run: Submitted, is_here: bool) -> str:
+        """Return why a run cannot begin, as its venv is not built; raise NoLater to keep it."""
+        if self._builds.is_built(run.venv, is_here):
+            return ""
+        now = time.monotonic()
+        # Most looks need no list of what slices say.
+        self._others = self._queue.said() if self._others is None else self._others
+        other = self._builds.builder(run.name, self._others, now)
+        if other:
+            return f"{other} builds venv {run.venv} for it"
+        if self._builds.keeps(run.name, run.venv, now):
+            raise NoLater
+        return f"venv {run.venv} is not built yet on {self._settings.slice}"
+
+    def _build_if_due(self) -> None:
+        """Have all workers build, unless a slice that has the venv may still take the run."""
+        now, need = time.monotonic(), self._builds.need
+        if need is None:
+            return
+        is_here = self._machine.has_venv(need.venv)
+        if self._builds.is_due(is_here, now):
+            self._builds.begin(now)
+            if not is_here:
+                self._announce(need)
+        elif not self._builds.ordered:
+            self._due["look"] = need.due
+
+    def _announce(self, need: Need) -> None:
+        """Say that the slice builds, and leave it to another that begins at the same time."""
+        now = time.monotonic()
+        self._say(*self._builds.doing(now))
+        other = self._builds.builder(need.run, self._queue.said(), now, gives_way=True)
+        if other:
+            self._builds.leave()
+        say(f"{other or 'this slice'} builds venv {need.venv} for {need.run}")
 
     def _begin(self, mine: Seen, definition: Definition, sent: float) -> None:
         run = mine.run
         self._mine = mine
+        self._builds.leave()
+        self._say("")
         self._lease = Lease(sent, self._settings.take_after)
         self._wish_is, self._since = "", {}
         self._due.update(beat=time.monotonic() + BEAT, wish=time.monotonic() + STOP_LOOK)
@@ -271,13 +356,9 @@ class Lead:
         self._due["beat"] = time.monotonic() + BEAT
 
     def _facts(self, duty: Duty) -> Facts:
-        now = time.monotonic()
-        with self._lock:
-            reports = {
-                number: one.about(duty.run, duty.claim)
-                for number, (one, at) in self._reports.items()
-                if now - at < _AWAY
-            }
+        reports = {
+            number: one.about(duty.run, duty.claim) for number, one in self._fresh_reports().items()
+        }
         order = self._order
         troubled = any(one.problem for one in reports.values())
         if not troubled:

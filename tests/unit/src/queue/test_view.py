@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,14 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
     FAILED,
     RUNNING,
     Definition,
+    Doing,
     Submitted,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.saying import Said
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Listing, Seen
 from queue_fleet import OWNER, fleet_in_memory
 
-from tpu_fleet.queue.view import MOST_ENDED, QueueView, left_out, table_of, view_of
+from tpu_fleet.queue.view import GOOD_FOR, MOST_ENDED, QueueView, fresh, left_out, table_of, view_of
 
 AT = 1.7e9
 
@@ -26,9 +29,9 @@ def run(name: str, turn: int = 0, **more: Any) -> Submitted:
     return replace(objects.of_definition(definition, turn, "0" * 32, AT), **more)
 
 
-def seen(*runs: Submitted) -> QueueView:
+def seen(*runs: Submitted, doing: Sequence[Doing] = ()) -> QueueView:
     listing = Listing({one.name: Seen(one, 1, 1) for one in runs})
-    return view_of(fleet_in_memory([{"name": "alice"}]), listing, AT + 60)
+    return view_of(fleet_in_memory([{"name": "alice"}]), listing, AT + 60, doing)
 
 
 def test_what_runs_is_first_then_what_waits_then_what_ended_last() -> None:
@@ -61,3 +64,23 @@ def test_of_many_ended_runs_the_latest_are_shown() -> None:
     assert rows[1].cells[1] == f"r{MOST_ENDED + 2}"
     assert left_out(view).startswith("3 more runs ended before: ")
     assert left_out(seen(run("waits"))) == ""
+
+
+def test_what_a_slice_builds_or_could_not_build_for_a_run_is_its_reason() -> None:
+    names = [one.name for one in fleet_in_memory([{"name": "alice"}]).serving()]
+    doing = [Doing(names[0], "builds venv jax", AT + 20, AT + 55, "first", "jax")]
+    view = seen(run("first"), run("second", 1), doing=doing)
+    assert view.why(view.runs[0]) == f"first in turn; {names[0]} builds venv jax, 40 s so far"
+    assert f"{names[0]} (builds venv jax, 40 s so far)" in view.why(view.runs[1]) or names[1:]
+    failed = Doing(names[0], "build of venv jax failed on pair-w1: no index", AT, AT + 55, "first")
+    view = seen(run("first"), run("second", 1), doing=[failed])
+    assert view.why(view.runs[0]).endswith("; build of venv jax failed on pair-w1: no index")
+    assert "build of" not in view.why(view.runs[1])
+
+
+def test_what_a_slice_has_not_said_lately_is_not_shown() -> None:
+    said = {
+        name: Said(Doing(name, why, 1.0, at), 1)
+        for name, why, at in (("a", "builds", AT), ("b", "", AT), ("c", "builds", AT - GOOD_FOR))
+    }
+    assert [one.slice for one in fresh(said, AT)] == ["a"]

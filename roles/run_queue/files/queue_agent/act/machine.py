@@ -92,9 +92,9 @@ class Machine:
         """Return who stopped a run on this machine; empty if none did."""
         return self._files.stopped_by(run)
 
-    def has_venv(self, path: str) -> bool:
-        """Return whether an environment is built."""
-        return (self._places.root / path.lstrip("/") / "bin/python").exists()
+    def has_venv(self, name: str) -> bool:
+        """Return whether an environment is built, by root's record; its folder may be a user's."""
+        return (self._places.venvs / f"{name}.json").exists()
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

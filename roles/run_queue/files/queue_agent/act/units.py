@@ -1,4 +1,4 @@
-"""The units of systemd by which run agents run."""
+"""The units of systemd by which run agents run, and environments are built."""
 
 from __future__ import annotations
 
@@ -30,12 +30,19 @@ class Units:
 
     def is_active(self, run: str, afresh: bool = False) -> bool:
         """Return whether a run's unit is active, or on its way to or from that."""
-        at, known = self._seen.get(run, (float("-inf"), False))
+        return self._is_active(_unit(run), afresh)
+
+    def is_building(self, venv: str) -> bool:
+        """Return whether an environment is being built for a run."""
+        return self._is_active(_building(venv), False)
+
+    def _is_active(self, unit: str, afresh: bool) -> bool:
+        at, known = self._seen.get(unit, (float("-inf"), False))
         now = time.monotonic()
         if not afresh and now - at < _GOOD_FOR:
             return known
-        state = self._ask("show", "--property=ActiveState", "--value", _unit(run)).strip()
-        self._seen[run] = now, state in _ACTIVE
+        state = self._ask("show", "--property=ActiveState", "--value", unit).strip()
+        self._seen[unit] = now, state in _ACTIVE
         return state in _ACTIVE
 
     def start(self, run: str, is_new: bool = False) -> None:
@@ -45,7 +52,7 @@ class Units:
         takes long, so it is asked to only where it knows an older file of this name, or, before
         version 246, none.
         """
-        self._seen.pop(run, None)
+        self._seen.pop(_unit(run), None)
         if not is_new and "yes" in self._ask("show", "--property=NeedDaemonReload", _unit(run)):
             self._ask("daemon-reload")
         try:
@@ -53,16 +60,21 @@ class Units:
         except CannotDo:
             self._ask("daemon-reload")
             self._ask("start", "--no-block", _unit(run))
-        self._seen[run] = time.monotonic(), True
+        self._seen[_unit(run)] = time.monotonic(), True
+
+    def build(self, venv: str) -> None:
+        """Have the machine build an environment; this does not wait for it."""
+        self._seen.pop(_building(venv), None)
+        self._ask("start", "--no-block", _building(venv))
 
     def stop(self, run: str) -> None:
         """Let a run's agent end the program, and end; this does not wait for it."""
-        self._seen.pop(run, None)
+        self._seen.pop(_unit(run), None)
         self._ask("stop", "--no-block", _unit(run))
 
     def has_stopped(self, run: str) -> bool:
         """Let a run's agent end the program, and end; return whether that is done by now."""
-        self._seen.pop(run, None)
+        self._seen.pop(_unit(run), None)
         with contextlib.suppress(StillDoing):
             self._ask("stop", _unit(run))
             return True
@@ -96,3 +108,8 @@ class Units:
 
 def _unit(run: str) -> str:
     return f"tpu-fleet-run@{run}.service"
+
+
+def _building(venv: str) -> str:
+    """Return the unit of the apply agent by which the machine builds for the queue."""
+    return f"tpu-fleet-venv@{venv}.service"

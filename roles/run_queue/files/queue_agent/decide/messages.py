@@ -12,6 +12,9 @@ PHASES = (HOLD, NONE, RUN, STOP)
 # States of a run on a worker.
 NOTHING, INSTALLED, STARTED = "nothing", "installed", "started"
 STATES = (NOTHING, INSTALLED, STARTED)
+# States of an environment on a worker.
+NOT_ASKED, BUILDING, BUILT, NOT_BUILT = "", "building", "built", "not built"
+BUILDS = (NOT_ASKED, BUILDING, BUILT, NOT_BUILT)
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Order:
     """`claims` of its state: each time that a slice takes a run, it is another one."""
     failures: int = 0
     """Of its program, when the slice took it."""
+    venv: str = ""
+    """An environment that all workers build while they have no run, because the next needs it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,11 @@ class Report:
     tried_claim: int = 0
     busy: str = ""
     """What else has the chips."""
+    venv: str = ""
+    """The environment that worker 0 wants built."""
+    build: str = NOT_ASKED
+    trouble: str = ""
+    """Why it is not built."""
 
     def about(self, run: str, claim: int) -> Report:
         """Return it without a problem that is about another run, or an earlier claim."""

@@ -38,6 +38,16 @@ class Places:
         return self.root / "var/lib/tpu-fleet/submitted"
 
     @property
+    def venvs(self) -> Path:
+        """Return the folder in which role python_env records what it built."""
+        return self.root / "var/lib/tpu-fleet/venvs"
+
+    @property
+    def failed_builds(self) -> Path:
+        """Return the folder in which the machine says why it could not build for a run."""
+        return self.root / "var/lib/tpu-fleet/apply/needed"
+
+    @property
     def runs(self) -> Path:
         """Return the folder of the definitions of all runs."""
         return self.root / "etc/tpu-fleet/runs"
@@ -82,6 +92,8 @@ class Settings:
     """The people whose runs alone this slice takes; None: those of all."""
     venvs: frozenset[str]
     venvs_elsewhere: frozenset[str]
+    venvs_on_need: frozenset[str] = frozenset()
+    """Those that are built here when a run needs them."""
     training: Mapping[str, Any] = field(default_factory=dict)
     """The variables of role training_run."""
     run_defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -104,9 +116,13 @@ class Settings:
         node = self.node or machine
         return Owner(self.slice, self.zone, self.type, self.chips, node, boot)
 
-    def serving(self, busy: str) -> Serving:
-        """Return this slice as one that serves the queue, and why it takes no run now."""
-        return Serving(self.slice, self.type, self.chips, self.venvs, busy, self.reserved)
+    def serving(self, busy: str, without: frozenset[str] = frozenset()) -> Serving:
+        """Return this slice as one that serves the queue, and why it takes no run now.
+
+        `without` are venvs that it cannot have.
+        """
+        venvs = self.venvs - without
+        return Serving(self.slice, self.type, self.chips, venvs, busy, self.reserved)
 
 
 def parse(found: Mapping[str, Any]) -> Settings:
@@ -121,6 +137,7 @@ def parse(found: Mapping[str, Any]) -> Settings:
         **{key: frozenset(found[key]) for key in ("people", "venvs", "venvs_elsewhere")},
         "reserved": None if reserved is None else frozenset(reserved),
         "on_result": Rule(tuple(rule["command"]), rule["every"]) if rule else None,
+        "venvs_on_need": frozenset(found.get("venvs_on_need", ())),
         "users": {person: tuple(names) for person, names in found["users"].items()},
         "secrets": {person: tuple(names) for person, names in found["secrets"].items()},
         "hosts": tuple(found["hosts"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 from run_agent.talk.messages import Words, flag, one_of, text, whole
 
-from ..decide.messages import PHASES, STATES, Order, Report
+from ..decide.messages import BUILDS, PHASES, STATES, Order, Report
 
 _SHA = re.compile("([0-9a-f]{64})?")
 
@@ -28,6 +28,9 @@ QUEUE = Words(
         "tried": text(100),
         "tried_claim": whole(0, 10**9),
         "busy": text(500),
+        "venv": text(100),
+        "build": one_of(*BUILDS),
+        "trouble": text(500),
     },
     Order,
     {
@@ -36,6 +39,7 @@ QUEUE = Words(
         "definition": _sha,
         "claim": whole(0, 10**9),
         "failures": whole(0, 10**6),
+        "venv": text(100),
     },
 )
 """A worker reports which run it has; worker 0 orders which one all of them get."""

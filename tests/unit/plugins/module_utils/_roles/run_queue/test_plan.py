@@ -67,6 +67,13 @@ def test_a_time_is_seconds_or_none() -> None:
     assert '"take_after": null' in plan(variables(take_after=None), DEFAULTS)["settings"]
 
 
+def test_which_venvs_are_built_when_a_run_needs_them() -> None:
+    venvs = [{"name": "jax"}, {"name": "new", "on_need": True}]
+    venvs.append({"name": "other", "on_need": True, "slices": ["solo"]})
+    found = json.loads(plan({**variables(), "run_queue_venvs": venvs}, DEFAULTS)["settings"])
+    assert (found["venvs"], found["venvs_on_need"]) == (["jax", "new"], ["new"])
+
+
 def test_the_key_is_a_file_of_its_own() -> None:
     given = {**variables(), "run_queue_key": "ab" * 32}
     (_settings, key) = plan(given, DEFAULTS)["secret_files"]

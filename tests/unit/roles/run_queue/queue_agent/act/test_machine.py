@@ -87,3 +87,10 @@ def test_a_run_has_ended_when_its_agent_wrote_so(
     status.write_text(json.dumps({"state": state, "definition": own}))
     assert Machine(places).has_ended("one", 3) is has_ended
     assert not Machine(places).has_ended("one", 2)
+
+
+def test_a_venv_is_built_that_root_has_recorded(places: Places) -> None:
+    assert not Machine(places).has_venv("jax")
+    places.venvs.mkdir(parents=True)
+    (places.venvs / "jax.json").write_text("{}")
+    assert Machine(places).has_venv("jax")

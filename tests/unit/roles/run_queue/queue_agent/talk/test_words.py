@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from queue_agent.decide.messages import INSTALLED, RUN, Order, Report
+from queue_agent.decide.messages import BUILDING, INSTALLED, RUN, Order, Report
 from queue_agent.talk.words import QUEUE
 from run_agent.talk.messages import Refused, write
 
-ORDER = Order(RUN, "one", "a" * 64, 3)
-REPORT = Report(1, "one", 3, INSTALLED, "no user", True, "one", 3, "held")
+ORDER = Order(RUN, "one", "a" * 64, 3, 2, "jax")
+REPORT = Report(
+    *(1, "one", 3, INSTALLED, "no user", True, "one", 3, "held"), "jax", BUILDING, "no index"
+)
 
 
 def test_both_are_read_as_they_were_written() -> None:
@@ -30,7 +32,7 @@ def test_a_problem_counts_for_the_run_that_it_is_about() -> None:
     "wrong",
     [
         {"phase": "burn"}, {"definition": "../../etc"}, {"definition": "a" * 63}, {"claim": -1},
-        {"claim": True}, {"run": "a\n"}, {"run": 7}, {"run": "a" * 101},
+        {"claim": True}, {"run": "a\n"}, {"run": 7}, {"run": "a" * 101}, {"venv": 1},
     ],
 )  # fmt: skip
 def test_an_odd_order_is_refused(wrong: dict[str, object]) -> None:
@@ -39,7 +41,7 @@ def test_an_odd_order_is_refused(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"worker": "1"}, {"state": "up"}, {"final": 1}, {"problem": "x" * 501}]
+    "wrong", [{"worker": "1"}, {"state": "up"}, {"final": 1}, {"problem": "x" * 501}, {"build": 1}]
 )
 def test_an_odd_report_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(Refused):

@@ -40,6 +40,7 @@ class TpuFleetConf:
     where: list[str] = field(default_factory=list)
     """The slices and types of `on`, which YAML would read as true."""
     after: list[str] = field(default_factory=list)
+    at_once: Any = None
     priority: int = 0
     venv: Any = None
     user: str = ""
@@ -138,7 +139,7 @@ class TpuFleetLauncher(Launcher):
         return SubmittedJob(overrides=task, cfg=composed, hydra_cfg=hydra, task_name=name)
 
     def _submit(self, numbered: list[tuple[int, list[str]]], first: int) -> "Submission":
-        from tpu_fleet.queue.jobs import FOLDER, command_of
+        from tpu_fleet.queue.jobs import FOLDER, command_of, parameters_of
         from tpu_fleet.queue.submit import submit_numbered, unused_name
 
         program = self._program()
@@ -159,10 +160,14 @@ class TpuFleetLauncher(Launcher):
             }
             for number, overrides in numbered
         ]
-        key, again = self._params["key"], self._params["again"]
-        without = [Path(str(self._config.hydra.sweep.dir))]
+        call = {key: self._params[key] for key in ("at_once", "key", "again")}
         return submit_numbered(
-            entries, self._name, first=first + 1, key=key, again=again, without=without
+            entries,
+            self._name,
+            parameters=[parameters_of(overrides) for _number, overrides in numbered],
+            first=first + 1,
+            without=[Path(str(self._config.hydra.sweep.dir))],
+            **call,
         )
 
     def _program(self) -> list[str]:
@@ -179,7 +184,7 @@ class TpuFleetLauncher(Launcher):
         return [*program, *flags_of(flags, here)]
 
 
-_OF_CALL = ("name", "key", "again", "options")
+_OF_CALL = ("name", "at_once", "key", "again", "options")
 _NAMED = {"where": "on"}
 
 

@@ -279,7 +279,10 @@ def _access(
     What may not be seen is left out: this caller needs no right to read the policy.
     """
     name = str(bucket["name"])
-    spec = BucketSpec(name, "", **{key: tuple(names) for key, names in wanted.items()})
+    accounts, writers, readers = (
+        tuple(wanted.get(key) or ()) for key in ("accounts", "writers", "readers")
+    )
+    spec = BucketSpec(name, "", accounts=accounts, writers=writers, readers=readers)
     path = f"b/{name}/iam/testPermissions"
     found: dict[str, Any] = {}
     with contextlib.suppress(TpuError):

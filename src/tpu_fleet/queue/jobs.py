@@ -6,6 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
+    MOST_PARAMETERS,
+    canonical,
+)
+
 FOLDER = "outputs"
 """Below the code of a run: a folder for each job, where Hydra's launchers here use a sweep's."""
 # What decides on this computer how jobs are launched; a slice has one job, and runs it.
@@ -63,3 +68,14 @@ def command_of(
     kept = [one for one in (*of_hydra, *of_job) if not _OF_LAUNCH.match(one)]
     own = [f"hydra.run.dir={FOLDER}/{number}", f"hydra.job.num={number}", f"hydra.job.id={number}"]
     return [*program, *dict.fromkeys(kept), *own, "hydra.mode=RUN", "~hydra/launcher"]
+
+
+def parameters_of(of_job: Sequence[str]) -> dict[str, str]:
+    """Return the values of a job by their names, for people and rules of the queue.
+
+    In `model.lr` a dot becomes `_`. Where they are too long for the state of a run, there are none.
+    """
+    pairs = [one.lstrip("+").partition("=") for one in of_job if "=" in one]
+    found = {re.sub(r"\W", "_", key): value for key, _sign, value in pairs if key[:1] != "~"}
+    named = {key: value for key, value in found.items() if re.match("[A-Za-z_]", key)}
+    return named if len(canonical(named)) <= MOST_PARAMETERS else {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -261,23 +261,46 @@ def submit_numbered(
     entries: Sequence[Mapping[str, Any]],
     name: str,
     *,
+    parameters: Sequence[Mapping[str, str]],
     first: int = 1,
+    at_once: int | None = None,
     key: str | None = None,
     again: bool = False,
     without: Sequence[Path] = (),
 ) -> Submission:
-    """Submit runs NAME-1, NAME-2, … whose other keys are as in a file.
+    """Submit the arms NAME-1, NAME-2, … of a sweep, whose other keys are as in a file.
 
-    They are numbered from `first`. Folders of `without` are no part of the code. Raises what
-    `submit` does, before anything is submitted.
+    They are numbered from `first`; `parameters` has the values of each. Folders of `without` are no
+    part of the code. Raises what `submit` does, before anything is submitted.
     """
     work = Submitting.here(key, Path.cwd(), again, without)
     named = [{**entry, "name": f"{name}-{n}"} for n, entry in enumerate(entries, first)]
     wanted = [wanted_of(entry, entry["name"], Wanted()) for entry in named]
     queue = work.fleet.opened()
     submission = work.prepared(wanted, queue)
+    submission.definitions = _arms(submission.definitions, name, at_once, parameters)
     work.send(submission, queue)
     return submission
+
+
+def _arms(
+    definitions: Sequence[Definition],
+    sweep: str,
+    at_once: int | None,
+    parameters: Sequence[Mapping[str, str]],
+) -> list[Definition]:
+    """Return the definitions as arms of one sweep; raises SubmitError."""
+    now = time.time()
+    found = [
+        replace(one, sweep=sweep, at_once=at_once, parameters=values, submitted_at=now)
+        for one, values in zip(definitions, parameters, strict=True)
+    ]
+    try:
+        for one in found:
+            objects.definition_text(one)
+    except Refused as error:
+        raise SubmitError("\n".join(f"{why}." for why in error.why)) from error
+    return found
 
 
 def unused_name(wish: str) -> str:

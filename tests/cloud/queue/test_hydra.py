@@ -36,7 +36,7 @@ CONFIG = """
 defaults: [_self_, {override hydra/launcher: tpu_fleet}]
 lr: 1
 model: {width: 8}
-hydra: {launcher: {where: [v4-8], priority: 5, options: {hang_after: 30m}}}
+hydra: {launcher: {where: [v4-8], priority: 5, at_once: 1, options: {hang_after: 30m}}}
 """
 SWEEPER = """
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -100,6 +100,10 @@ def test_each_job_is_a_run_and_runs_there_as_it_would_here(
     assert [one.options for one in found] == [
         {"hang_after": "30m", "results": [f"outputs/{number}"]} for number in range(2)
     ]
+    assert {(one.sweep, one.at_once, one.submitted_at) for one in found} == {
+        ("train-net", 1, found[0].submitted_at)
+    }
+    assert [one.parameters["lr"] for one in found] == ["1", "2"]
     assert found[0].code == found[1].code
     # What hydra writes here is no part of the code.
     code = unpacked(lab, found[1], tmp_path / "machine")

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import Definition
 
 from tpu_fleet.queue import submit as submitting
-from tpu_fleet.queue.jobs import JobError, command_of, flags_of, program_of
-from tpu_fleet.queue.submit import submit_numbered
+from tpu_fleet.queue.jobs import JobError, command_of, flags_of, parameters_of, program_of
+from tpu_fleet.queue.submit import Submission, submit_numbered
+from tpu_fleet.queue.wanted import SubmitError
 
 HERE, PREFIX = Path("/home/alice/code"), Path("/home/alice/venv")
 
@@ -64,25 +66,42 @@ def test_what_launches_here_does_not_launch_there() -> None:
     ]
 
 
-def test_runs_are_numbered_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
+def test_the_values_of_a_job_have_names() -> None:
+    job = ["lr=1e-3", "+model.width=8", "~old", "hydra.job.name=x", "note='a=b'", "1=2"]
+    assert parameters_of(job) == {
+        "lr": "1e-3", "model_width": "8", "hydra_job_name": "x", "note": "'a=b'",
+    }  # fmt: skip
+    assert parameters_of([f"text={'x' * 2000}"]) == {}
+
+
+def test_runs_are_numbered_on_as_arms_of_one_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Definition] = []
 
     class Fake:
         """Keeps what would be submitted."""
 
         fleet = SimpleNamespace(opened=lambda: None)
 
-        def prepared(self, wanted: Any, _queue: Any) -> Any:
-            seen.extend((one.name, one.command, one.priority) for one in wanted)
-            return SimpleNamespace()
+        def prepared(self, wanted: Any, _queue: Any) -> Submission:
+            found = [
+                Definition(one.name, "alice", "alice", tuple(one.command), "", n)
+                for n, one in enumerate(wanted)
+            ]
+            return Submission(found, [])
 
-        def send(self, *_what: Any) -> None:
-            seen.append("sent")
+        def send(self, submission: Submission, _queue: Any) -> None:
+            sent.extend(submission.definitions)
 
     monkeypatch.setattr(submitting.Submitting, "here", lambda *_words: Fake())
-    entries = [{"command": ["a"], "priority": 2}, {"command": ["b", "c d"]}]
-    submit_numbered(entries, "lr", first=3)
-    assert seen == [("lr-3", ["a"], 2), ("lr-4", ["b", "c d"], 0), "sent"]
+    entries = [{"command": ["a"]}, {"command": ["b", "c d"]}]
+    values = [{"lr": "1"}, {"lr": "2"}]
+    submit_numbered(entries, "lr", parameters=values, first=3, at_once=1)
+    assert [(one.name, one.command) for one in sent] == [("lr-3", ("a",)), ("lr-4", ("b", "c d"))]
+    assert [one.parameters for one in sent] == values
+    assert {(one.sweep, one.at_once) for one in sent} == {("lr", 1)}
+    assert len({one.submitted_at for one in sent}) == 1
+    with pytest.raises(SubmitError, match="at_once"):
+        submit_numbered(entries, "lr", parameters=values, at_once=0)
 
 
 def test_the_launcher_is_found_without_what_it_starts() -> None:

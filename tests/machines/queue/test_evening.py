@@ -184,7 +184,7 @@ def test_an_evening(lab: tuple[Fleet, Person, Person]) -> None:
     bob.type(f"tpu-fleet exec --sudo -- sh -c 'seq 1000 > {WORDS}'")
     said = bob.type("tpu-fleet retry size-1", "retry")
     assert re.search("size-1: (waiting|running)", said)
-    bob.type_until("tpu-fleet runs", r"size-1 .*running", "runs")
+    bob.type_until("tpu-fleet runs", r"size-1 .*running")
 
     # Two arms side by side, and what one of them left.
     alice.type_until("tpu-fleet runs --queue lr-1 lr-2", r"(?s)lr-\d +done.*lr-\d +done")
@@ -194,7 +194,7 @@ def test_an_evening(lab: tuple[Fleet, Person, Person]) -> None:
     said = alice.type("tpu-fleet fetch lr-1", "fetch")
     assert "lr-1 on " in said
     assert list((alice.code / "collected/lr-1").rglob("run.log*"))
-    bob.type_until("tpu-fleet runs --queue", r"size-1 +done", "done")
+    bob.type_until("tpu-fleet runs --queue", r"size-1 +done")
     assert alice.wide == {}
 
 

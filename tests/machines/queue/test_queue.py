@@ -21,6 +21,7 @@ import pytest
 import requests
 from fleet import NOTHING, Fleet, wait_until
 from submitters import MachinesBucket, Person, Queue, archive, objects, parse
+from warm_ansible import STARTED
 
 # In CI tests/cloud/queue_agent has the queue agent as processes.
 pytestmark = pytest.mark.night
@@ -194,7 +195,14 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Two slices that serve the queue."""
-    folder = tmp_path_factory.mktemp("queue")
+    # What imports Ansible once for all tests would be a process of this fleet.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(STARTED, "1")
+        yield from lab_in(tmp_path_factory.mktemp("queue"))
+
+
+def lab_in(folder: Path) -> Iterator[Lab]:
+    """Bring the cloud up, and down in the end."""
     fleet = Fleet(folder, NOTHING)
     lab = Lab(fleet, Person(folder, "alice"))
     fleet.up()

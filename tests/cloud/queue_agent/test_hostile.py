@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import os
+import pwd
 import random
 import stat
 import sys
@@ -70,7 +71,8 @@ class Trial:
     def __post_init__(self) -> None:
         lab = self.lab
         lab.use(self.folder)
-        lab.users = {person: [person, lab.me] for person in ("alice", "eve")}
+        lab.eves = harness.OTHER  # where this is not root, both are one user
+        lab.users = {"alice": ["alice", lab.me], "eve": ["eve", lab.eves]}
         lab.declared = [{"name": "digits", "slices": ["elsewhere"]}]
         hers = [f"e{number}-{name}" for number in range(500) for name in range(4)]
         lab.keyed = ["lr-1", "lr-2", "for-pair", *(f"good-{n}" for n in range(500)), *hers]
@@ -111,6 +113,7 @@ class Trial:
         assert hostility.paths_of(self.lab.base, CRIME) == []
         found = [path for path in self.lab.base.rglob("run.log") if CRIME in path.read_text()]
         assert found == []
+        assert hers(self.lab.base) <= {pwd.getpwnam(self.lab.eves).pw_uid}
         escaped = [self.lab.base, Path("/tmp"), Path("/var/lib/tpu-fleet")]  # noqa: S108
         assert [path for top in escaped for path in top.glob(f"{ESCAPED}*")] == []
         for worker in self.lab.workers:
@@ -152,6 +155,12 @@ class Trial:
         listing = queue.tend(nodes=fleet.node_of)
         for why in listing.refused.values():
             assert why.isprintable()
+
+
+def hers(base: Path) -> set[int]:
+    """Return the users of runs that she had a right to have."""
+    logs = base.glob("*/var/log/tpu-fleet/runs/*/run.log")
+    return {path.stat().st_uid for path in logs if OWN in path.read_text(errors="replace")}
 
 
 def printed(view: Any) -> str:
@@ -217,6 +226,7 @@ def test_500_moves_of_hers_start_nothing_of_another_and_stop_no_reader(lab: Any)
     trial = Trial(lab, {"solo": 1, "other": 1, "pair": 2}, "many")
     with told(trial):
         trial.go(500, 25)
+        assert hers(trial.lab.base)
         commands(trial)
 
 

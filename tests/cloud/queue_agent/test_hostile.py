@@ -43,6 +43,8 @@ harness = sys.modules["queue_agent_harness"]
 hostility = sys.modules["queue_agent_hostility"]
 CRIME, OWN, ESCAPED = hostility.CRIME, hostility.OWN, hostility.ESCAPED
 SEED = int(os.environ.get("TPU_FLEET_HOSTILE_SEED", "32"))
+AWAY = "FileNotFoundError: [Errno 2] No such file or directory: "
+"""What a run agent says that begins when its run is another slice's already: it has no files."""
 NORMAL = harness.PATIENCE
 """Seconds in which an honest run is done beside all that Eve has put there."""
 READS = 20.0
@@ -109,7 +111,7 @@ class Trial:
         begun = [one for one in self.lab.workers if one.process is not None]
         assert [one.root.name for one in begun if one.process.poll() is not None] == []
         logs = {path: path.read_text() for path in self.lab.base.glob("*/*-agent.log")}
-        assert [text for text in logs.values() if "Traceback" in text] == []
+        assert [text for text in logs.values() if text.count("Traceback") > text.count(AWAY)] == []
         assert hostility.paths_of(self.lab.base, CRIME) == []
         found = [path for path in self.lab.base.rglob("run.log") if CRIME in path.read_text()]
         assert found == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tpu_fleet.history.declared import declared_by, differing
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import Definition
+
+from tpu_fleet.history.declared import declared_by, differing, submitted
 
 TREES = [
     {"name": "toy", "repo": "https://example.org/toy.git", "version": "main"},
@@ -35,6 +37,17 @@ def test_each_slice_of_a_run_has_its_own() -> None:
     )  # fmt: skip
     assert "retries" not in pair
     assert differing(list(found.values())) == [("slice type", ["v4-16", "v4-8"])]
+
+
+def test_of_a_submitted_run_it_is_what_was_signed() -> None:
+    one = Definition(
+        "lr-1", "alice", "lab", ("python", "a b.py"), "", 1.0, code="ab" * 32, checkpoint_dir=None,
+        secrets=("wandb",), options={"hang_after": "1h"},
+    )  # fmt: skip
+    assert submitted(one, "v4-8") == {
+        "command": "python 'a b.py'", "code": "abababab", "slice type": "v4-8", "user": "lab",
+        "retries": "3", "secrets": "wandb", "hang_after": "1h",
+    }  # fmt: skip
 
 
 def test_a_secret_is_not_kept_and_yet_differs() -> None:

@@ -91,6 +91,10 @@ def test_a_submitted_run_is_shown_as_it_ended_and_is_nobodys_to_apply(tmp_path: 
     assert files.told("digits")["declared"] is False
     (files.states / "digits/submitted.json").write_text("{}")
     assert "declared" not in files.told("digits")
+    # Its files are gone, where one that is declared or still here has them.
+    assert files.has_left("digits")
+    (files.definitions / "digits.json").write_text("{}")
+    assert not files.has_left("digits")
     # One that waits for its gang is none of the runs that an apply has started.
     waiting = worker(tmp_path / "other", "pending", by=None)
     assert [one["run"] for one in waiting.idle(1e9) or []] == ["digits"]

@@ -223,6 +223,23 @@ def test_an_end_whose_answer_is_lost_is_one_end(queue: Queue, bucket: Lossy) -> 
     assert done.run.state == "done"
 
 
+def test_what_was_counted_is_there_for_the_next_slice(queue: Queue, bucket: Lossy) -> None:
+    submit(queue, "lr")
+    mine = take(queue)
+    faults = iter(["after"])
+    bucket.fault = lambda method, _name: next(faults, "") if method == "put" else ""
+    noted = queue.note(mine, 2, 1)
+    assert noted is not None
+    assert (noted.run.attempt, noted.run.failures) == (2, 1)
+    # The claim goes on from there, and only from there.
+    assert queue.renew(mine) is None
+    assert queue.renew(noted) is not None
+    queue.tend(nodes=lambda _owner: Node("PREEMPTED", "n-1"))
+    run = queue.read("lr").run
+    assert (run.state, run.attempt, run.failures) == ("waiting", 2, 1)
+    assert queue.note(noted, 3, 2) is None
+
+
 def test_a_zombie_can_neither_renew_nor_end(queue: Queue) -> None:
     submit(queue, "lr")
     old = take(queue)

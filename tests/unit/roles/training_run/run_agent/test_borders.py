@@ -437,6 +437,30 @@ def test_the_gangs_clock_is_set_by_nobody(tmp_path: Path, monkeypatch: pytest.Mo
     assert not GangClock({}, "b").known
 
 
+def test_failures_on_other_slices_count_here(tmp_path: Path) -> None:
+    """Also where a slice had the run before; they fall out of the window like its own."""
+    run = made(tmp_path, hosts=["10.0.0.1"], failures_before=2)
+    leader = Leader(run, "boot one")
+    assert (leader.failures(), len(leader.gang.failures)) == (2, 2)
+    leader.gang = replace(leader.gang, failures=[*leader.gang.failures, leader._clock.now()])
+    leader._save()
+    # After a restart they are counted once.
+    assert Leader(run, "boot one").failures() == 3
+    again = replace(run, definition="another claim", failures_before=1)
+    assert Leader(again, "boot one").failures() == 1
+    leader.gang = replace(leader.gang, failures=[leader._clock.now() - 1e6])
+    assert leader.failures() == 0
+
+
+def test_the_last_words_are_those_of_a_program_that_ended_the_run(tmp_path: Path) -> None:
+    leader = Leader(made(tmp_path, hosts=["10.0.0.1"]), "boot one")
+    tail = ["Traceback", "OSError: no file", " ", "--- tpu-fleet 2026 attempt 1 ended with 1"]
+    leader.gang = replace(leader.gang, phase="failed", tail=tail)
+    assert leader.last_words() == "OSError: no file"
+    leader.gang = replace(leader.gang, phase="gathering")
+    assert leader.last_words() == ""
+
+
 def test_a_file_of_roots_in_the_users_folder_is_put_aside(place: Path, hands: hand.Hand) -> None:
     """An agent that wrote as root leaves files that the user can rename and not write."""
     for name in ("events.jsonl", "hang-1.txt"):

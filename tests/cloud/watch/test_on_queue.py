@@ -23,6 +23,8 @@ SLICES = [
     {"name": "big", "accelerator_type": "v4-16", **BURST},
 ]
 
+SLICES_ACCOUNT = "serviceAccount:123456789012-compute@developer.gserviceaccount.com"
+
 
 def planned(watched: Any) -> tuple[dict[str, tuple[bool, str]], list[str]]:
     """Return what a plan shows of the queue, and the slices that an apply would create."""
@@ -41,6 +43,11 @@ def test_a_run_that_waits_brings_one_slice_that_fits(cloud: Emulator, watched: A
     body = {"name": "lab", "location": "US-CENTRAL2"}
     made = f"{cloud.url}storage/v1/b?project={cloud.project}"
     requests.post(made, json=body, timeout=30).raise_for_status()
+    # As tpu-fleet apply leaves it, so that a plan has nothing to do.
+    roles = ("roles/storage.objectUser", "roles/storage.legacyBucketReader")
+    policy = {"bindings": [{"role": role, "members": [SLICES_ACCOUNT]} for role in roles]}
+    given = requests.put(f"{cloud.url}storage/v1/b/lab/iam", json=policy, timeout=30)
+    given.raise_for_status()
     watched.declare(fleet_slices=SLICES, fleet_queue={"bucket": "gs://lab/queue"})
     nothing = (False, "nothing waits in the queue for it")
     assert planned(watched) == (dict.fromkeys(("burst-1", "burst-2", "big"), nothing), [])

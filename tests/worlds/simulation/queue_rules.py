@@ -9,6 +9,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue import limits, ob
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import Stored
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import present_turn, turn_of
 
+from simulation.tasks import START
+
 if TYPE_CHECKING:
     from simulation.queue_world import Program, QueueWorld, Slice, Sweep
 
@@ -93,7 +95,8 @@ class Rules:
             self._since.setdefault(new.name, (now, new.owner.chips))
         elif new.name in self._since:
             begun, chips = self._since.pop(new.name)
-            self._used.append((new.person, begun, now, chips))
+            # One that ends it may be frozen before the request that says so.
+            self._used.append((new.person, begun, min(now, new.changed_at - START), chips))
 
     def _ended(self, host: Any, new: objects.Submitted) -> None:
         self.open.discard(new.name)

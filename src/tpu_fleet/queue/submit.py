@@ -42,6 +42,7 @@ from .wanted import (
     wanted_of,
 )
 
+__all__ = ["NoAnswer", "Submission", "SubmitError", "submit", "submit_numbered", "submitted"]
 AT_ONCE = 8
 """Runs that are signed and written at the same time."""
 RING_SECONDS = 1.0

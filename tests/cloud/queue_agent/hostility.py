@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import requests
-from submitters import NoAnswer, Person, Queue, objects
+from submitters import NoAnswer, Person, Queue, archive, objects
 
 CRIME, OWN, ESCAPED = "crime-of-eve", "own-of-eve", "escaped-of-eve"
 HELD = ("temporaryHold", "eventBasedHold")
@@ -296,6 +296,10 @@ class Eve:
         return self.copies[run.name][1]
 
     def _own(self, **more: Any) -> Any:
+        if "code" not in more:  # a folder to begin in, as not all users have a home
+            data = archive({"a": "b"})
+            more["code"] = objects.hashlib.sha256(data).hexdigest()
+            self._put(f"code/{more['code']}.tar.gz", data)
         return self._crime(person="eve", user=self.lab.eves, **more)
 
     def _crime(self, **more: Any) -> Any:

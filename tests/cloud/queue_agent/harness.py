@@ -191,6 +191,7 @@ class Lab:
             shutil.copytree(program, base / "opt", dirs_exist_ok=True, ignore=skipped)
         self.alice = Person(base, "alice")
         self.eve = Person(base, "eve")
+        self.stranger = Person(base, "mallory")
         self.workers: list[Worker] = []
         self.me = self.eves = ME  # users of alice and eve
         self.bucket, self.out = "lab", base

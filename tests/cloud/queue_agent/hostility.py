@@ -56,7 +56,7 @@ class Eve:
         self.lab, self.chance = lab, chance
         self.queue: Queue = lab.queue
         self.bucket = self.queue._bucket
-        self.stranger = Person(lab.base, "mallory")
+        self.stranger: Person = lab.stranger
         self.number = self._names = 0
         self.names: list[str] = []
         """Runs that she has put there."""

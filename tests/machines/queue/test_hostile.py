@@ -37,7 +37,8 @@ class Lab(queue.Lab):  # type: ignore[misc, name-defined]
 
     def __init__(self, fleet: Fleet, base: Path) -> None:
         super().__init__(fleet, Person(base, "alice"))
-        self.eve, self.base, self.storage = Person(base, "eve"), base, self.store
+        self.eve, self.stranger = Person(base, "eve"), Person(base, "mallory")
+        self.base, self.storage = base, self.store
         self.code = archive({"train.py": "print('as it was written')\n"})
 
     def declared(self, *slices: str) -> dict[str, Any]:

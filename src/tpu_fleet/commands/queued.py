@@ -59,13 +59,27 @@ class Here:
         return cls(fleet, explained(fleet.opened))
 
     def states(self, names: Iterable[str]) -> dict[str, Submitted]:
-        """Return the submitted runs among names; those of fleet_runs are none."""
+        """Return the submitted runs among names; those of fleet_runs are none.
+
+        One whose state is refused is reported, and costs only itself.
+        """
         mine = [one for one in dict.fromkeys(names) if one not in self.fleet.runs]
-        read = {one: self.state(one) for one in mine if NAME.fullmatch(one)}
-        return {name: state for name, state in read.items() if state}
+        found = {}
+        for name in filter(NAME.fullmatch, mine):
+            try:
+                found[name] = self._read(name)
+            except Refused as error:
+                click.echo(visible(_refused(name, error)), err=True)
+        return {name: state for name, state in found.items() if state}
 
     def state(self, name: str) -> Submitted | None:
-        """Return the state of a submitted run; None if there is no such run."""
+        """Return the state of a submitted run; None if there is no such run. ClickException."""
+        try:
+            return self._read(name)
+        except Refused as error:
+            raise click.ClickException(visible(_refused(name, error))) from error
+
+    def _read(self, name: str) -> Submitted | None:
         seen = explained(lambda: self.queue.read(name))
         return seen.run if seen else None
 
@@ -97,6 +111,10 @@ class Here:
         except SignError:
             login = getpass.getuser()
             return login if PERSON.fullmatch(login) else "someone"
+
+
+def _refused(name: str, why: Refused) -> str:
+    return f"The state of {name} in the queue is refused: {why}"
 
 
 def archive_of(run: str) -> str:
@@ -259,7 +277,10 @@ class Doing:
     def _asked(self, run: Submitted) -> Submitted:
         if not self.verb.wanted(run):
             return run
-        return explained(lambda: self.verb.do(self.here.queue, run.name, self.person)) or run
+        try:
+            return explained(lambda: self.verb.do(self.here.queue, run.name, self.person)) or run
+        except Refused as error:  # by now
+            raise click.ClickException(visible(_refused(run.name, error))) from error
 
     def _awaited(self, run: Submitted, end: float) -> Submitted:
         pauses = list(PAUSES)

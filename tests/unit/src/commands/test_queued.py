@@ -104,6 +104,17 @@ def test_a_waiting_run_is_stopped_and_an_ended_one_stays(
         assert capsys.readouterr().out == "a: stopped by carol\n"
 
 
+def test_one_that_is_refused_costs_only_itself(
+    lab: FleetInMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submitted(lab, "lr-1")
+    lab.bucket.put("runs/lr-2", b'{"name":"lr-2","priority":"\\u001b[2J"}', {})
+    assert queued.with_submitted("stop", ["lr-2", "lr-1"], False, 1.0, lambda rest: len(rest)) == 1
+    said = capsys.readouterr()
+    assert said.out == "lr-1: stopped by carol\n"
+    assert said.err.startswith("The state of lr-2 in the queue is refused: priority: ")
+
+
 def test_a_running_one_is_waited_for(
     lab: FleetInMemory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

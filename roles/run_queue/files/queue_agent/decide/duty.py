@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from run_agent.decide.values import is_whole
+
 from ..shared._host.run_states import FAILED as RUN_FAILED
 from ..shared._host.run_states import SUCCEEDED
 from ..shared._queue.claims import Outcome
@@ -135,11 +137,7 @@ def _why(status: Mapping[str, Any]) -> str:
 
 
 def _code(value: Any) -> int | None:
-    return value if _is_whole(value) and -255 <= value <= 255 else None
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole(value) and -255 <= value <= 255 else None
 
 
 def is_still(duty: Duty, facts: Facts, seconds: float) -> bool:
@@ -161,6 +159,6 @@ def seen(duty: Duty, facts: Facts) -> Duty:
     attempt, failures = facts.status.get("attempt"), facts.status.get("failures")
     return replace(
         duty,
-        attempt=max(duty.attempt, attempt) if _is_whole(attempt) else duty.attempt,
-        failures=failures if _is_whole(failures) and failures >= 0 else duty.failures,
+        attempt=max(duty.attempt, attempt) if is_whole(attempt) else duty.attempt,
+        failures=failures if is_whole(failures) and failures >= 0 else duty.failures,
     )

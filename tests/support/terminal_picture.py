@@ -122,11 +122,17 @@ def _frames(events: Sequence[Event], columns: int, rows: int) -> Iterable[tuple[
     yield LAST, before
 
 
+BESIDE = 8
+"""Letters at each side of a title, of which the dots take some."""
+
+
 def _window(title: str, columns: int, rows: int, body: str, style: str = "") -> str:
     width, height = round(columns * COLUMN + 2 * LEFT), rows * ROW + TOP + 12
     frame = f'x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="4"'
     inside = f'x="{LEFT}" y="{TOP}" width="{width - LEFT}" height="{rows * ROW}"'
     dots = "".join(f'<circle cx="{x}" cy="18" r="5"/>' for x in (20, 38, 56))
+    room = columns - 2 * BESIDE
+    cut = title if len(title) <= room else f"{title[: room - 1]}…"
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">
 <title>{escape(title)}</title>
@@ -138,7 +144,7 @@ text{{font:{SIZE}px {FONT};fill:{TEXT};white-space:pre}}
 </style>
 <rect {frame} fill="{GROUND}" stroke="#6e7681"/>
 <g fill="#6e7681">{dots}</g>
-<text x="{width / 2:g}" y="23" text-anchor="middle">{escape(title)}</text>
+<text x="{width / 2:g}" y="23" text-anchor="middle">{escape(cut)}</text>
 <svg {inside}>
 {body}
 </svg>

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.instance import node_of
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import NotFound, TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Slice
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import (
@@ -134,20 +136,30 @@ class QueueOfFleet:
     def node_of(self, owner: Owner) -> Node | None:
         """Return what the API has under an owner's name now; None: that is not known."""
         declared = self.slices.get(owner.slice)
-        if declared is None or declared.api == COMPUTE:
-            return None
-        return node_at(self.client(), owner)
+        # Another fleet may use the same bucket, with slices in another project.
+        return None if declared is None else node_at(self.client(), owner, declared.api)
 
 
-def node_at(client: Client, owner: Owner) -> Node | None:
-    """Return what the Cloud TPU API has under an owner's name now; None: that is not known."""
+def node_at(client: Client, owner: Owner, api: str) -> Node | None:
+    """Return what an API has under an owner's name now; None: that is not known."""
     try:
+        if api == COMPUTE:
+            return _slice_at(ComputeSlices(client), owner)
         node = client.nodes.get(owner.zone, owner.slice)
     except NotFound:
         return Node("", "")
     except TpuError:
         return None
     return Node(node.state, node.uid or "")
+
+
+def _slice_at(slices: ComputeSlices, owner: Owner) -> Node:
+    group = slices.group(owner.zone, owner.slice)
+    if group is not None:
+        # Of its machines each may be preempted and come back: only another group is evidence.
+        return Node("READY", group.uid)
+    alone = slices.instance(owner.zone, owner.slice)
+    return Node("", "") if alone is None else Node(node_of(alone).state, alone.uid)
 
 
 def queue_of(inventory: Inventory) -> QueueOfFleet:

@@ -17,7 +17,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.limits import Lim
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import Owner, Submitted
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import COMPUTE
 
 from ..queue.bucket import FleetBucket
 from ..queue.demand import Need, needs
@@ -87,15 +86,15 @@ class QueueLook:
     def _read(self, queue: Queue, client: Client, world: World) -> list[Submitted]:
         """Return all runs. One whose slice is gone waits again: perhaps no leader is left."""
         found = queue.all().states
-        ours = {one.name for one in self._state.seen if one.want.api != COMPUTE}
-        owners = {run.owner for run in found if run.owner and run.owner.slice in ours}
+        apis = {one.name: one.want.api for one in self._state.seen}
+        owners = {run.owner for run in found if run.owner and run.owner.slice in apis}
         lost = {owner for owner in owners if _seems_gone(owner, world)}
         if not lost:
             return found
 
         def node_of(owner: Owner) -> Node | None:
             # The world was read before the queue, so it is no evidence.
-            return node_at(client, owner) if owner in lost else None
+            return node_at(client, owner, apis[owner.slice]) if owner in lost else None
 
         queue.tend(nodes=node_of)
         return queue.all().states

@@ -9,6 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import requests
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.machine_types import shape_of
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.slice_bodies import (
+    Shape,
+    slice_bodies,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Outcome
@@ -18,6 +25,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serving
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Exists
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import NodeSpec
 
 from tpu_fleet.queue.bucket import FleetBucket
 from tpu_fleet.queue.sign import NAMESPACE
@@ -139,6 +148,27 @@ def test_a_run_whose_slice_is_there_goes_on(lab: Any) -> None:
     assert queue.renew(mine, objects.Progress(300, 0.25))
     (told,) = look(fleet, queue, 0.0).to_dict()["runs"]
     assert (told["state"], told["step"], told["loss"]) == ("running", 300, 0.25)
+
+
+def test_a_slice_of_compute_engine_that_was_created_again_has_its_run_no_more(lab: Any) -> None:
+    zone = "us-east5-a"
+    spec = NodeSpec("vm-0", zone, lab.cloud.project, "v6e-1")
+    client = Client(lab.cloud.project, endpoint=lab.cloud.url)
+    ComputeSlices(client).create(zone, slice_bodies(spec, Shape(*shape_of("v6e-1"))))
+    declared = replace(lab.fleet().slices["solo"], api="compute")
+    fleet = replace(lab.fleet(), slices={"vm-0": declared})
+    address = f"compute/v1/projects/{lab.cloud.project}/zones/{zone}/instances/vm-0"
+    there = requests.get(lab.cloud.url + address, timeout=30).json()["id"]
+    lab.submit(name="lr")
+    queue, serving = lab.queue(), replace(SOLO, name="vm-0")
+    for node, state in ((there, "running"), ("17", "waiting")):
+        owner = Owner("vm-0", zone, "v6e-1", 1, node, "boot-1")
+        mine = queue.claim_next(serving, owner)
+        (run,) = look(fleet, queue, 0.0).runs
+        assert run.state == state, run.reason
+        if state == "running":
+            queue.give_back(mine, "so that another has it")
+    assert run.reason == "vm-0 was created again"
 
 
 def test_a_waiting_run_stops_at_once_and_a_running_one_when_its_owner_reads_it(lab: Any) -> None:

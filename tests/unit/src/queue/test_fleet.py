@@ -115,7 +115,5 @@ def test_only_what_the_api_answers_is_known(answer: Any, node: Node | None, tmp_
     client: Any = FakeNodes(answer)
     fleet = replace(read(tmp_path), client=lambda: client)
     assert fleet.node_of(OWNER) == node
-    # Of a slice that is not declared, or of Compute Engine, nothing is concluded.
+    # Of a slice that is not declared nothing is concluded.
     assert fleet.node_of(replace(OWNER, slice="gone")) is None
-    compute = replace(fleet.slices["solo"], api="compute")
-    assert replace(fleet, slices={"solo": compute}).node_of(OWNER) is None

@@ -167,7 +167,7 @@ def test_a_run_whose_slice_is_gone_waits_again(
     assert scene.queue.claim_next(Serving("solo", "v4-8", 4), OWNER)
     asked: list[objects.Owner] = []
 
-    def node_at(_client: Any, owner: objects.Owner) -> Node | None:
+    def node_at(_client: Any, owner: objects.Owner, _api: str) -> Node | None:
         asked.append(owner)
         return there
 

@@ -259,8 +259,8 @@ def test_each_run_is_done_once_whatever_happens_to_the_slices(lab: Lab) -> None:
     try:
         states = wait_until("all runs have ended", ended, 900)
     except AssertionError as error:
-        said = [lab.root(host, "journalctl -u tpu-fleet-queue") for host in ("pair-w0", "solo")]
-        raise AssertionError(f"{error}: {lab.states()}, {said}") from None
+        told = [lab.root(host, "journalctl -u tpu-fleet-queue") for host in ("pair-w0", "solo")]
+        raise AssertionError(f"{error}: {lab.states()}, {told}") from None
     assert {name: run.state for name, run in states.items()} == dict.fromkeys(lab.steps, "done")
     assert {name: lab.kept(name) for name in lab.steps} == {
         name: {"step": steps, "value": value_of(name, steps)} for name, steps in lab.steps.items()

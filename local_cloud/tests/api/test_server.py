@@ -89,11 +89,9 @@ def test_the_projects_number_is_as_good_as_its_id(cloud: Emulator) -> None:
     assert get(cloud, f"v2/{ZONE}/nodes/n1").json()["name"].startswith("projects/123456789012/")
 
 
-@pytest.mark.parametrize(("after", "left"), [(False, 404), (True, 200)])
-def test_a_cut_connection_before_and_after_the_work(
-    cloud: Emulator, after: bool, left: int
-) -> None:
-    cloud.fault("drop", count=1, after=after)
+@pytest.mark.parametrize(("when", "left"), [("before", 404), ("after", 200)])
+def test_a_cut_connection_before_and_after_the_work(cloud: Emulator, when: str, left: int) -> None:
+    cloud.fault("drop", count=1, when=when)
     with pytest.raises(requests.RequestException):
         create(cloud).json()
     assert get(cloud, f"v2/{ZONE}/nodes/n1").status_code == left

@@ -96,7 +96,8 @@ def test_a_slice_that_is_created_again_ends_the_old_ones_program(gang: Make, lab
     harness.wait_until(lambda: wanted in new.status().get("reason", ""), "the wait")
     status = old[0].wait(state="failed")
     assert status["reason"].startswith("fenced by attempt 2 of slice pair on ")
-    assert status["history"][-1]["cause"] == "fenced"
+    # Whichever worker reads it first.
+    assert "fenced" in status["history"][-1]["cause"]
     assert old[0].wait_event("fenced")["by"].startswith("fenced by attempt 2 of slice pair")
     ended = old[1].wait(state="failed")["history"][-1]
     assert not any(map(harness.alive, pids))

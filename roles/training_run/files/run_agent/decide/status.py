@@ -100,7 +100,10 @@ def look(
         return Seen(memory, alive, adrift=record.get("adrift") is True)
     if boot_id != memory.boot_id:
         return Seen(replace(memory, cause=REBOOTED), alive=False)
-    return Seen(memory, alive=age < _BIRTH_SECONDS)
+    if age < _BIRTH_SECONDS:
+        return Seen(memory, alive=True)
+    # Its parent never came, as where the machine stood still: no failure of the program.
+    return Seen(replace(memory, cause=NOT_STARTED), alive=False)
 
 
 def _with_record(memory: Memory, record: Mapping[str, Any]) -> Memory:

@@ -22,7 +22,8 @@ RECORD = {"attempt": 2, "pid": 12, "parent": 11, "parent_started": 555}
     ("record", "result", "boot", "age", "alive", "code", "cause"),
     [
         (None, None, "here", 1, True, None, ""),  # tmux has not come to it yet
-        (None, None, "here", 99, False, None, ""),
+        # Its parent never came, as where the machine stood still.
+        (None, None, "here", 99, False, None, "could not be started"),
         (None, None, "after", 1, False, None, "rebooted"),
         (RECORD, None, "here", 99, True, None, ""),
         (
@@ -35,7 +36,7 @@ RECORD = {"attempt": 2, "pid": 12, "parent": 11, "parent_started": 555}
             "",
         ),  # the pid is another's
         ({**RECORD, "parent": "x"}, None, "here", 99, False, None, ""),
-        ({**RECORD, "attempt": 1}, None, "here", 99, False, None, ""),
+        ({**RECORD, "attempt": 1}, None, "here", 99, False, None, "could not be started"),
         (RECORD, {"attempt": 2, "exit_code": 3}, "here", 99, False, 3, ""),
         (RECORD, {"attempt": 1, "exit_code": 3}, "here", 99, True, None, ""),
         (RECORD, {"attempt": 2, "exit_code": "3"}, "here", 99, False, None, ""),

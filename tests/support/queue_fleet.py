@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Slice
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.queue import FleetQueue
+from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import Owner
-from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
+    Definition,
+    Doing,
+    Owner,
+    Submitted,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Listing, Queue
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Seen as SeenRun
 from memory_bucket import MemoryBucket
 
 from tpu_fleet.queue.fleet import QueueOfFleet, Seen
+from tpu_fleet.queue.view import QueueView, view_of
 
 SLICES: list[dict[str, Any]] = [
     {"name": "pair", "accelerator_type": "v4-16", "zone": "us-central2-b"},
@@ -58,6 +67,22 @@ def fleet_in_memory(users: list[dict[str, Any]], **queue: Any) -> FleetInMemory:
         folder=Path("/none"),
         nodes={"solo": Seen("READY", "us-central2-b", "v4-8")},
     )
+
+
+AT = 1.7e9
+"""When all runs were submitted."""
+
+
+def submitted_run(name: str, turn: int = 0, **more: Any) -> Submitted:
+    """Return the state of a run of alice; `more` are fields that differ."""
+    definition = Definition(name, "alice", "alice", ("x",), "jax", AT)
+    return replace(objects.of_definition(definition, turn, "0" * 32, AT), **more)
+
+
+def view_with(*runs: Submitted, doing: Sequence[Doing] = ()) -> QueueView:
+    """Return a queue with these runs, a minute later."""
+    listing = Listing({one.name: SeenRun(one, 1, 1) for one in runs})
+    return view_of(fleet_in_memory([{"name": "alice"}]), listing, AT + 60, doing)
 
 
 def make_key(path: Path) -> str:

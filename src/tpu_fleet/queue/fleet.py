@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._compute.instance import node_of
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import ComputeSlices
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import NotFound, TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import Slice
@@ -159,7 +158,7 @@ def _slice_at(slices: ComputeSlices, owner: Owner) -> Node:
         # Of its machines each may be preempted and come back: only another group is evidence.
         return Node("READY", group.uid)
     alone = slices.instance(owner.zone, owner.slice)
-    return Node("", "") if alone is None else Node(node_of(alone).state, alone.uid)
+    return Node("", "") if alone is None else Node(alone.state, alone.uid)
 
 
 def queue_of(inventory: Inventory) -> QueueOfFleet:

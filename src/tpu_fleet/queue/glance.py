@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
 )
 
 from .fleet import QueueError, queue_of
-from .view import QueueView, view_of
+from .view import QueueView, with_doing
 
 MOST_ROWS = 200
 """Runs that wait or run that are kept for the page."""
@@ -51,6 +51,7 @@ def glance(inventory: Inventory, now: float) -> Glance:
         if not inventory.said("fleet_queue"):
             return Glance()
         fleet = queue_of(inventory)
-        return Glance(view_of(fleet, fleet.opened().all(), now))
+        queue = fleet.opened()
+        return Glance(with_doing(fleet, queue, queue.all(), now))
     except (InventoryError, NoAnswer, QueueError, TpuError) as error:
         return Glance(problem=f"The queue cannot be read: {error}")

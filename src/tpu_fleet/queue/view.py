@@ -136,6 +136,11 @@ def look(fleet: QueueOfFleet, queue: Queue, now: float) -> QueueView:
         with contextlib.suppress(NoAnswer):
             queue.tend(nodes=fleet.node_of)
             listing = queue.all()
+    return with_doing(fleet, queue, listing, now)
+
+
+def with_doing(fleet: QueueOfFleet, queue: Queue, listing: Listing, now: float) -> QueueView:
+    """Return a list of the queue with what its slices do now. NoAnswer."""
     return view_of(fleet, listing, now, fresh(queue.said(), now))
 
 

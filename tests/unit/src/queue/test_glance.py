@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
     DONE,
     RUNNING,
     Definition,
-    Submitted,
+    Doing,
+    Signed,
+    definition_text,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Listing, Seen
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
-from queue_fleet import OWNER, fleet_in_memory
+from queue_fleet import AT, OWNER, fleet_in_memory
+from queue_fleet import submitted_run as run
+from queue_fleet import view_with as view
 
 from tpu_fleet.queue import glance as module
 from tpu_fleet.queue.glance import MOST_ROWS, Glance, glance
-from tpu_fleet.queue.view import QueueView, view_of
-
-AT = 1.7e9
-
-
-def run(name: str, turn: int = 0, **more: Any) -> Submitted:
-    definition = Definition(name, "alice", "alice", ("x",), "jax", AT)
-    return replace(objects.of_definition(definition, turn, "0" * 32, AT), **more)
-
-
-def view(*runs: Submitted) -> QueueView:
-    listing = Listing({one.name: Seen(one, 1, 1) for one in runs})
-    return view_of(fleet_in_memory([{"name": "alice"}]), listing, AT + 60)
 
 
 def test_what_runs_and_waits_is_kept_for_the_page() -> None:
@@ -75,3 +62,17 @@ def test_a_queue_that_does_not_answer_is_a_line(
     found = glance(inventory(tmp_path, 'fleet_queue=\'{"bucket": "gs://lab/q"}\''), AT)
     assert found.view is None
     assert found.problem == "The queue cannot be read: there is no such bucket: gs://lab"
+
+
+def test_it_has_what_slices_do_for_a_run_as_the_command_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = fleet_in_memory([{"name": "alice"}])
+    queue = fleet.opened()
+    definition = Definition("lr", "alice", "alice", ("x",), "jax", AT)
+    queue.submit(definition, Signed(definition_text(definition), "signature"), 0)
+    queue.say(Doing("solo", "builds venv jax", AT, AT + 40, "lr", "jax"))
+    monkeypatch.setattr(module, "queue_of", lambda _inventory: fleet)
+    found = glance(inventory(tmp_path, 'fleet_queue=\'{"bucket": "gs://lab/q"}\''), AT + 60)
+    (row,) = found.to_dict()["rows"]
+    assert row["why"] == "first in turn; solo builds venv jax, 1 min so far"

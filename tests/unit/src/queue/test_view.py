@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
-
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
     DONE,
     FAILED,
     RUNNING,
-    Definition,
     Doing,
-    Submitted,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.saying import Said
-from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Listing, Seen
-from queue_fleet import OWNER, fleet_in_memory
+from queue_fleet import AT, OWNER, fleet_in_memory
+from queue_fleet import submitted_run as run
+from queue_fleet import view_with as seen
 
-from tpu_fleet.queue.view import GOOD_FOR, MOST_ENDED, QueueView, fresh, left_out, table_of, view_of
-
-AT = 1.7e9
-
-
-def run(name: str, turn: int = 0, **more: Any) -> Submitted:
-    definition = Definition(name, "alice", "alice", ("x",), "jax", AT)
-    return replace(objects.of_definition(definition, turn, "0" * 32, AT), **more)
-
-
-def seen(*runs: Submitted, doing: Sequence[Doing] = ()) -> QueueView:
-    listing = Listing({one.name: Seen(one, 1, 1) for one in runs})
-    return view_of(fleet_in_memory([{"name": "alice"}]), listing, AT + 60, doing)
+from tpu_fleet.queue.view import GOOD_FOR, MOST_ENDED, fresh, left_out, table_of
 
 
 def test_what_runs_is_first_then_what_waits_then_what_ended_last() -> None:

@@ -40,15 +40,16 @@ class Listener:
         return self.address in LOOPBACK
 
 
-def _rows(tables: Iterable[str]) -> list[list[str]]:
-    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
-    return [words for words in rows if len(words) >= 10]
+def rows(tables: Iterable[str]) -> list[list[str]]:
+    """Return the words of each socket in the tables /proc/net/tcp and tcp6."""
+    found = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return [words for words in found if len(words) >= 10]
 
 
 def listeners(tables: Iterable[str]) -> list[Listener]:
     """Return the listeners in the tables /proc/net/tcp and tcp6."""
     found = []
-    for words in _rows(tables):
+    for words in rows(tables):
         address, _sep, port = words[1].partition(":")
         if words[3] == _LISTENING:
             found.append(Listener(address, int(port, 16), words[9], int(words[7])))
@@ -116,7 +117,7 @@ def taken(port: int, proc: Path = PROC) -> tuple[str, int | None] | None:
         return described(found[0], proc), found[0].uid
     if _can_bind(port):
         return None
-    ports = [int(words[1].partition(":")[2], 16) for words in _rows(tables(proc))]
+    ports = [int(words[1].partition(":")[2], 16) for words in rows(tables(proc))]
     # The tables do not list a socket that is bound and neither listens nor is connected.
     return None if port in ports else ("a process that does not listen", None)
 

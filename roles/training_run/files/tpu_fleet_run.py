@@ -19,6 +19,7 @@ _HELPERS = {
     "look": "folder_look",
     "program": "program",
     "start": "save_request",
+    "why": "why",
 }
 
 

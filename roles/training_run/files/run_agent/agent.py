@@ -13,12 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .act import metadata, processes, save_request, secrets, store, terminal
+from .act import hang, metadata, processes, save_request, secrets, store, terminal
 from .act.archive_watch import Archive
 from .act.bucket_watch import BucketWatch
 from .act.definitions import load
 from .act.hand import CannotReach, Glance, Hand
-from .act.hang import HangNote
 from .act.progress import Progress
 from .act.readiness import Readiness, marked
 from .decide import loss, maintenance, member, status, story
@@ -100,7 +99,7 @@ class Agent:
         self.bucket = BucketWatch(self.config)
         self.archive = Archive(self.config, self.hand)
         self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
-        self.hang = HangNote(self.config, self.hand)
+        self.hang = hang.Note(self.config, self.hand)
 
     def _take_from(self, before: Agent | None) -> None:
         """Take over what takes time to make, and the signals that came too late for the other."""
@@ -479,7 +478,7 @@ class Agent:
 
     def _hang_is_noted(self, order: member.Order) -> bool:
         """Have it written down where the program stands, before it is ended."""
-        if not self.hang.done(self.memory.attempt, self._processes(self.memory.parent)):
+        if not self.hang.done(self.memory.attempt):
             return False
         seconds, dump = round(order.hung), self.hang.result
         self.journal.tell(self.memory, "hang", seconds=seconds, dump=dump)

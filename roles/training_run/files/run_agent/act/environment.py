@@ -10,7 +10,8 @@ from ..decide.config import Config
 from ..decide.fence import folder_of
 from .installed import FILES
 
-HANG_HOOK = FILES / "hang_hook"
+HOOK = FILES / "python_hook"
+"""The folder with what each Python process of a run begins with."""
 SYSTEM = Path("/etc/environment")
 """What every login of the machine finds in its environment."""
 AUTHORITIES = frozenset(
@@ -64,6 +65,7 @@ def of_program(config: Config, run_id: str, attempt: int, basis: dict[str, str])
         "TPU_FLEET_COORDINATOR": f"{_shown(config.hosts[0])}:{config.coordinator_port}",
         "TPU_FLEET_PROGRESS": str(config.paths.user / "progress.json"),
         "TPU_FLEET_FENCE": str(attempt),
+        "TPU_FLEET_STACKS": str(config.paths.stacks),
     }
     result = dict(basis, WANDB_RUN_ID=run_id, WANDB_RESUME="allow", PYTHONUNBUFFERED="1")
     if config.venv:
@@ -72,9 +74,8 @@ def of_program(config: Config, run_id: str, attempt: int, basis: dict[str, str])
     result.update(_multislice(config))
     result.update(config.env)
     result.update(ours)
-    if config.hang_seconds:
-        own = result.get("PYTHONPATH", "")
-        result["PYTHONPATH"] = f"{HANG_HOOK}:{own}" if own else str(HANG_HOOK)
+    own = result.get("PYTHONPATH", "")
+    result["PYTHONPATH"] = f"{HOOK}:{own}" if own else str(HOOK)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def _mount_of(folder: Path, mounts: Path) -> tuple[str, str]:
 
 def free_bytes(folder: Path) -> int | None:
     """Return what an ordinary user can still write there, or in the folder that it will be in."""
+    found = room(folder)
+    return found["free_bytes"] if found else None
+
+
+def room(folder: Path) -> dict[str, int] | None:
+    """Return the room on the file system of a folder, or of the one that it will be in."""
     for place in (folder, *folder.parents):
         try:
             found = os.statvfs(str(place))
@@ -53,5 +60,34 @@ def free_bytes(folder: Path) -> int | None:
             continue
         except OSError:
             return None
-        return found.f_bavail * found.f_frsize
+        return {
+            "free_bytes": found.f_bavail * found.f_frsize,
+            "size_bytes": found.f_blocks * found.f_frsize,
+            "free_files": found.f_favail,
+        }
     return None
+
+
+_PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torch_xla")
+_MOST_NAMES = 20_000
+
+
+def versions(places: list[str]) -> dict[str, str]:
+    """Return the versions of the frameworks that are installed in folders of packages."""
+    found: dict[str, str] = {}
+    for place in places:
+        try:
+            with os.scandir(place) as entries:
+                names = [one.name for one in itertools.islice(entries, _MOST_NAMES)]
+        except OSError:
+            continue
+        for name in names:
+            package, _dash, rest = name.partition("-")
+            if name.endswith(".dist-info") and package in _PACKAGES:
+                found.setdefault(package, rest[: -len(".dist-info")])
+    return found
+
+
+def package_folders(venv: str) -> list[str]:
+    """Return the folders of a venv that have its packages."""
+    return [str(path) for path in sorted(Path(venv).glob("lib/python3*/site-packages"))[:4]]

@@ -98,6 +98,11 @@ _WORK: dict[str, Callable[..., Any]] = {
     "make_folder": lambda path: user_files.make_folder(Path(path)),
     "real_folder": folder_facts.real_folder,
     "free_bytes": lambda path: folder_facts.free_bytes(Path(path)),
+    "room": lambda path: folder_facts.room(Path(path)),
+    "versions": lambda venv, places: folder_facts.versions(
+        [*folder_facts.package_folders(venv), *places]
+    ),
+    "empty": lambda path: user_files.empty(Path(path)),
 }
 
 
@@ -122,8 +127,10 @@ def main(_words: list[str]) -> int:
 class Hand:
     """Asks the process; it is started when it is needed, and again when something is wrong."""
 
-    def __init__(self, user: str) -> None:
+    def __init__(self, user: str, seconds: float = _SECONDS) -> None:
+        """Ask as a user; an answer takes at most so many seconds."""
         self._user = user
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._coming = b""
@@ -194,6 +201,26 @@ class Hand:
         found = self._or_none("free_bytes", str(path))
         return found if is_whole(found) else None
 
+    def empty(self, path: Path) -> None:
+        """Take all out of a file, which stays the same file; raises OSError."""
+        self._ask("empty", str(path))
+
+    def room(self, path: Path) -> dict[str, int] | None:
+        """Return what is free, and how much there is, on the file system of a folder.
+
+        Raises OSError if it does not answer.
+        """
+        found = self._ask("room", str(path))
+        if not isinstance(found, dict):
+            return None
+        return {str(key): one for key, one in found.items() if is_whole(one) and 0 <= one < 2**62}
+
+    def versions(self, venv: str, places: list[str]) -> dict[str, str]:
+        """Return the versions of the frameworks in a venv, or in other folders of packages."""
+        found = self._or_none("versions", venv, places)
+        told = found if isinstance(found, dict) else {}
+        return {one_line(str(name), 40): one_line(str(one), 60) for name, one in told.items()}
+
     def _bytes(self, limit: int, what: str, *arguments: Any) -> bytes:
         found = self._or_none(what, *arguments)
         try:
@@ -225,7 +252,7 @@ class Hand:
                 raise CannotReach(f"the user's folders: {why}") from None
 
     def _exchange(self, user: str, what: str, arguments: list[Any]) -> Any:
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + self._seconds
         process = self._process or self._start(user)
         self._number += 1
         asked = {"do": what, "with": arguments, "number": self._number}

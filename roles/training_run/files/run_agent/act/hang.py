@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 from ..decide.config import Config
-from . import stacks
+from . import evidence
 from .hand import Hand
 
 _SECONDS = 15.0
+_KEPT = 5
 
 
-class HangNote:
-    """One note for each attempt that hangs."""
+class Note:
+    """One note for each attempt: `KIND-ATTEMPT.txt` for people, `.json` for `tpu-fleet why`."""
 
-    def __init__(self, config: Config, hand: Hand) -> None:
+    def __init__(self, config: Config, hand: Hand, kind: str = "hang") -> None:
         self._hand = hand
+        self._kind = kind
         self.result = ""
         self._config = config
         self._thread: threading.Thread | None = None
@@ -28,22 +29,22 @@ class HangNote:
         """Be ready for the next attempt."""
         self._thread, self.result = None, ""
 
-    def done(self, attempt: int, pids: Sequence[int]) -> bool:
+    def done(self, attempt: int) -> bool:
         """Begin at the first call; return whether it is written, or took too long."""
         if self._thread is None:
-            target = self._config.paths.log.with_name(f"hang-{attempt}.txt")
-            self.result = str(target)
+            self.result = str(self._config.paths.log.with_name(f"{self._kind}-{attempt}.txt"))
             self._begun = time.monotonic()
-            arguments = (attempt, list(pids), target)
-            self._thread = threading.Thread(target=self._write, args=arguments, daemon=True)
+            self._thread = threading.Thread(target=self._write, args=(attempt,), daemon=True)
             self._thread.start()
         return not self._thread.is_alive() or time.monotonic() - self._begun > _SECONDS
 
-    def _write(self, attempt: int, pids: list[int], target: Path) -> None:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        config = self._config
-        title = f"Run {config.run}, attempt {attempt}, worker {config.worker}, at {stamp}"
+    def _write(self, attempt: int) -> None:
+        folder = self._config.paths.log.parent
+        found = evidence.gather(self._config, self._hand)
+        data = json.dumps(found.evidence).encode("utf-8", "replace")
         try:
-            stacks.write(config, self._hand, pids, target, title)
+            for ending, content in (("txt", found.text.encode("utf-8", "replace")), ("json", data)):
+                self._hand.create(folder / f"{self._kind}-{attempt}.{ending}", content)
+                self._hand.keep_newest(folder, f"{self._kind}-*.{ending}", _KEPT)
         except OSError as error:  # a full disk: the run goes on without
             self.result = f"not written: {error.strerror}"

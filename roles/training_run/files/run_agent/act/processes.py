@@ -118,29 +118,6 @@ def command_line(pid: int, proc: Path = PROC) -> str:
     return b" ".join(words).decode("utf-8", "replace").strip()[:300]
 
 
-def threads(pid: int, proc: Path = PROC) -> list[str]:
-    """Say what the kernel knows of each thread: its name, its state, and what it waits for."""
-    shown = []
-    with contextlib.suppress(OSError):
-        for task in sorted((proc / str(pid) / "task").iterdir(), key=lambda path: int(path.name)):
-            with contextlib.suppress(OSError):
-                name = (task / "comm").read_text(encoding="utf-8", errors="replace").strip()
-                found = _stat(int(task.name), task.parent)
-                state = found[0] if found else "?"
-                shown.append(f"  thread {task.name} {name} {state} {_waits_for(task)}".rstrip())
-    return shown
-
-
-def _waits_for(task: Path) -> str:
-    for name in ("stack", "wchan"):  # the whole way in the kernel is root's to see
-        with contextlib.suppress(OSError):
-            words = (task / name).read_text(encoding="ascii", errors="replace").split()
-            calls = [word.partition("+")[0] for word in words if not word.startswith("[")]
-            if calls and calls != ["0"]:
-                return " < ".join(calls[:8])
-    return ""
-
-
 def send(pids: Iterable[int], number: int, uid: int | None) -> list[int]:
     """Signal those processes that are a user's; return who they were."""
     return [pid for pid in pids if pid > 1 and _send(pid, number, uid)]

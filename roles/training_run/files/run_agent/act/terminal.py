@@ -141,7 +141,7 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
     _check_places(config, hand)
     folder = prepare_folders(config)
     old = ("program.json", "result.json", "progress.json", "checkpoints.json")
-    hand.remove(*(folder / name for name in old))
+    hand.remove(*(folder / name for name in old), config.paths.stacks)
     log = installed.command("log", "--file", str(config.paths.log))
     log += ["--health", str(folder / "log.json")]
     log += ["--bytes", str(config.log_bytes), "--keep", str(config.log_files)]

@@ -103,6 +103,12 @@ def append(path: Path, data: bytes, limit: int, keep: int) -> None:
             os.fsync(descriptor)
 
 
+def empty(path: Path) -> None:
+    """Take all out of a file; raises OSError."""
+    with opened(path, os.O_WRONLY) as descriptor:
+        os.ftruncate(descriptor, 0)
+
+
 def rotate(path: Path, keep: int) -> None:
     """Put a file aside, and drop the oldest of those that were."""
     numbered = [path.with_name(f"{path.name}.{number}") for number in range(1, keep + 1)]

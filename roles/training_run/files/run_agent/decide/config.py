@@ -60,6 +60,11 @@ class Paths:
         """Return the folder that the run's user may write to, in memory: it is never full."""
         return self.runtime / "user"
 
+    @property
+    def stacks(self) -> Path:
+        """Return the file to which the run's Python processes write their stacks when asked."""
+        return self.user / "stacks.txt"
+
 
 @dataclass(frozen=True)
 class Config:

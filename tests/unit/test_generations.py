@@ -36,6 +36,7 @@ def test_a_row_is_complete(name: str) -> None:
     assert row.quota[1] in ("", row.series.partition("-")[0].upper())
     assert bool(row.machines) == bool(row.image_family)
     assert bool(row.pci) == (name not in NO_PCI)
+    assert row.hbm_gib
     assert sum(not one.topology for one in row.machines) == (1 if row.machines else 0)
     kinds = [kind for kind in ACCELERATOR_TYPES.values() if kind.generation == name]
     assert kinds

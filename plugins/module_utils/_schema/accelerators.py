@@ -68,6 +68,9 @@ class Generation:
     quota: tuple[str, str] = ("tpus_per_tpu_family", "")
     # The device id of its chips on the PCI bus; empty if it is not known.
     pci: str = ""
+    # Memory of a chip, and as how many devices of its own memory the runtime shows it.
+    hbm_gib: int = 0
+    devices_per_chip: int = 1
     # Whether start-up takes twice as long without transparent huge pages.
     huge_pages: bool = True
 
@@ -97,6 +100,8 @@ GENERATIONS: dict[str, Generation] = {
         tpu_quota="TPUV2s",
         runtimes=("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha"),
         huge_pages=False,
+        hbm_gib=16,
+        devices_per_chip=2,
     ),
     "v3": Generation(
         prefix="v3",
@@ -108,6 +113,8 @@ GENERATIONS: dict[str, Generation] = {
         runtimes=("tpu-ubuntu2204-base", "tpu-vm-base", "v2-alpha", "v2-alpha-pod"),
         pci="0x0027",
         huge_pages=False,
+        hbm_gib=32,
+        devices_per_chip=2,
     ),
     "v4": Generation(
         prefix="v4",
@@ -125,6 +132,7 @@ GENERATIONS: dict[str, Generation] = {
         ),
         pci="0x005e",
         huge_pages=False,
+        hbm_gib=32,
     ),
     # Its machine types are listed on Compute Engine, and refused except for GKE.
     "v5e": Generation(
@@ -137,6 +145,7 @@ GENERATIONS: dict[str, Generation] = {
         tpu_vm_series="ct5lp-hightpu",
         runtimes=("v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"),
         pci="0x0063",
+        hbm_gib=16,
     ),
     "v5p": Generation(
         prefix="v5p",
@@ -151,6 +160,7 @@ GENERATIONS: dict[str, Generation] = {
         disk_type="pd-balanced",
         quota=("tpu_v5p", ""),
         pci="0x0062",
+        hbm_gib=95,
     ),
     "v6e": Generation(
         prefix="v6e",
@@ -168,6 +178,7 @@ GENERATIONS: dict[str, Generation] = {
         image_family=_BEFORE_7X,
         quota=("tpus_per_tpu_family", "CT6E"),
         pci="0x006f",
+        hbm_gib=32,
     ),
     # https://docs.cloud.google.com/tpu/docs/tpu7x
     "tpu7x": Generation(
@@ -179,6 +190,8 @@ GENERATIONS: dict[str, Generation] = {
         image_family="ubuntu-accel-2404-amd64-tpu-tpu7x",
         quota=("tpus_per_tpu_family", "TPU7X"),
         pci="0x0076",
+        hbm_gib=192,
+        devices_per_chip=2,
     ),
 }
 

@@ -105,6 +105,9 @@ class MachineBackend(Protocol):
     def status(self, machine_id: str) -> PowerStatus:
         """Return the present state of the machine."""
 
+    def leader(self, machine_id: str) -> int | None:
+        """Return the process id of PID 1 of a running machine; None if it has no processes."""
+
     def round_trip(self, milliseconds: float | None = None) -> float:
         """Return the round trip to small machines; set it first, if given."""
 

@@ -332,6 +332,21 @@ class ContainerMachines:
             return "gone"
         return "running" if record["power"] == "on" else "stopped"
 
+    def leader(self, machine_id: str) -> int | None:
+        """Return the process id of PID 1 of a running machine.
+
+        None for one with a kernel of its own, whose processes are not this computer's.
+        """
+        record, pid = self._record(machine_id), machine_pid(self._layout, machine_id)
+        if record is None or record.get("own_kernel") or pid is None:
+            return None
+        try:
+            # Process ids are reused.
+            elsewhere = not os.path.samestat(Path(f"/proc/{pid}/root/").stat(), Path("/").stat())
+        except OSError:
+            return None
+        return pid if elsewhere else None
+
     def round_trip(self, milliseconds: float | None = None) -> float:
         """Return the round trip to small machines; set it first, if given."""
         if milliseconds is not None:

@@ -68,6 +68,10 @@ class NoMachines:
         """Return the last recorded state."""
         return self._power.get(machine_id, "gone")
 
+    def leader(self, machine_id: str) -> int | None:
+        """Return None; nothing runs."""
+        return None
+
     def round_trip(self, milliseconds: float | None = None) -> float:
         """Return zero; there is no network."""
         if milliseconds:

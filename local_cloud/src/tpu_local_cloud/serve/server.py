@@ -157,7 +157,9 @@ class Server:
             listeners.append((_config(metadata), _listen(*metadata_address)))
         listeners += await asyncio.to_thread(self._open_tls, of_owners, users, metadata_address)
         self._servers = [_Server(config) for config, _ in listeners]
-        ticker = asyncio.create_task(self._tick())
+        beside = [asyncio.create_task(self._tick())]
+        if metadata_address:
+            beside.append(asyncio.create_task(self._chip_ports()))
         self.ready.set()
         try:
             await asyncio.gather(
@@ -167,7 +169,8 @@ class Server:
                 )
             )
         finally:
-            ticker.cancel()
+            for task in beside:
+                task.cancel()
             if over_grpc:
                 await asyncio.to_thread(over_grpc.stop)
             for end in self._at_end:
@@ -175,6 +178,12 @@ class Server:
             self._metadata.closing = True
             await asyncio.to_thread(self.cloud.close)
             self.backend.close()
+
+    async def _chip_ports(self) -> None:
+        # Imported here, as gRPC is an extra of the package.
+        from .chip_ports import ChipPorts
+
+        await ChipPorts(self.cloud, self.backend).run()
 
     def _open_grpc(self, front: FrontEnd, users: Callable[[Scope, Headers], str]) -> Any:
         if self._grpc_port is None:

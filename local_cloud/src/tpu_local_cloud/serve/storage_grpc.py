@@ -19,10 +19,10 @@ from ..errors import ApiError
 from ..model.cloud import Cloud
 from ..storage_api.access import require
 from .storage import Identify
+from .wire import field, strings
 
 METHOD = "/google.storage.control.v2.StorageControl/GetStorageLayout"
 WORKERS = 4
-_LENGTH_DELIMITED = 2
 _CODES = {
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
@@ -59,7 +59,7 @@ class StorageGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no 
     def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         sent = dict(context.invocation_metadata())
         kind, _, token = sent.get("authorization", "").partition(" ")
-        name = _strings(request).get(1, "")
+        name = strings(request).get(1, "")
         match = re.fullmatch(r"projects/[^/]+/buckets/([^/]+)/storageLayout", name)
         try:
             document = self._cloud.buckets.bucket(match[1] if match else "")
@@ -73,37 +73,4 @@ class StorageGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no 
 def layout(name: str, document: dict[str, Any]) -> bytes:
     """Return the message StorageLayout of a bucket without a hierarchy."""
     texts = ((1, name), (2, document["location"]), (3, document["locationType"]), (5, ""))
-    return b"".join(_field(number, text.encode()) for number, text in texts)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
-
-
-def _strings(message: bytes) -> dict[int, str]:
-    """Return the texts of a message by their numbers; GetStorageLayoutRequest has nothing else."""
-    found: dict[int, str] = {}
-    place = 0
-    while place < len(message) and message[place] & 7 == _LENGTH_DELIMITED:
-        number = message[place] >> 3
-        size, place = _number(message, place + 1)
-        found[number] = message[place : place + size].decode(errors="replace")
-        place += size
-    return found
-
-
-def _number(message: bytes, place: int) -> tuple[int, int]:
-    """Return the number at a place, and where it ends."""
-    number = shift = 0
-    while place < len(message):
-        byte, place = message[place], place + 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    return number, place
+    return b"".join(field(number, text) for number, text in texts)

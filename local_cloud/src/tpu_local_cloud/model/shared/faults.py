@@ -56,6 +56,13 @@ KINDS = {
     "bulk_refused": "400 for a group of several instances on demand or spot, of which Google's "
     "pages say both",
     "stop_refused": "400 for stopping an instance with TPUs, of which users say both",
+    "core_stuck": "a core stays in its program, and all others of the slice wait for it "
+    "(core: which of the worker's)",
+    "core_lags": "a worker has not launched the program in which the others of its slice wait",
+    "core_error": "a core reports an error, and the others of the slice wait for it "
+    "(core: which of the worker's; message: what it reports)",
+    "monitoring": "a worker's monitoring port answers what no runtime does "
+    "(how: numbers, text, huge, garbage or silent)",
     "unknown_fields": "nodes have fields and enum values that clients do not know (state, health)",
 }
 # Options of each kind of fault, in addition to where and when it applies.
@@ -75,8 +82,13 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "reservation_full": ("status",),
     "late_failure": ("seconds", "error"),
     "guest_attributes_partial": ("workers", "keys"),
+    "core_stuck": ("core",),
+    "core_error": ("core", "message"),
+    "monitoring": ("how",),
     "unknown_fields": ("state", "health"),
 }
+HOW = ("numbers", "text", "huge", "garbage", "silent")
+"""What a monitoring port does that is no runtime's; numbers where none says so."""
 WHEN = ("before", "after")
 """Whether an answer is lost before the work is done, as where none says so, or after it."""
 # Properties that identify a place. A method is a name such as nodes.create, or HTTP's such as POST.
@@ -216,6 +228,12 @@ class Faults:
         with self._lock:
             return self._strike(kind, now, only, where)
 
+    def active(self, kind: str, now: float, /, **where: Any) -> Fault | None:
+        """Return the fault that applies here and now, if any; that is no use of it."""
+        with self._lock:
+            found = [one for one in self._faults if one.kind == kind and one.applies(now, where)]
+        return found[0] if found else None
+
     def _strike(
         self, kind: str, now: float, only: Callable[[Fault], bool] | None, where: dict[str, Any]
     ) -> Fault | None:
@@ -247,6 +265,10 @@ def _check(fault: Fault) -> None:
     when = fault.options.get("when", WHEN[0])
     if when not in WHEN:
         raise ValueError(f"when {when!r} is none of {', '.join(WHEN)}")
+    how = fault.options.get("how", HOW[0])
+    if how not in HOW:
+        raise ValueError(f"how {how!r} is none of {', '.join(HOW)}")
+    int(fault.options.get("core", 0))
     status = fault.options.get("status", RESERVATION_STATUSES[0])
     if status not in RESERVATION_STATUSES:
         raise ValueError(f"status {status!r} is none of {', '.join(RESERVATION_STATUSES)}")

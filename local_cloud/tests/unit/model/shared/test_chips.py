@@ -37,7 +37,8 @@ def test_devices_share_the_memory_of_a_chip() -> None:
 
 def test_a_fault_holds_up_its_slice_and_no_other() -> None:
     faults = Faults()
-    faults.add(Fault("core_stuck", {"node": "pair", "worker": 1}, since=1010.0, options={"core": 1}))
+    where = {"node": "pair", "worker": 1}
+    faults.add(Fault("core_stuck", where, since=1010.0, options={"core": 1}))
     for now in (1010.5, 1600.0):
         assert launches(faults, now, 1) == [(11, chips.WAITS), (11, chips.WORKS)]
         assert launches(faults, now, 0) == [(11, chips.WAITS)] * 2
@@ -50,7 +51,7 @@ def test_a_fault_holds_up_its_slice_and_no_other() -> None:
 @pytest.mark.parametrize("options", [{"how": "loud"}, {"core": "one"}])
 def test_a_fault_that_is_none(options: dict[str, object]) -> None:
     kind = "monitoring" if "how" in options else "core_stuck"
-    with pytest.raises(ValueError, match="loud|one"):
+    with pytest.raises(ValueError, match=r"loud|one"):
         Faults().add(Fault(kind, options=options))
 
 

@@ -6,7 +6,10 @@ The run agent uses this file too.
 """
 
 ANSWER = 4 * 1024 * 1024
-"""Bytes of the whole evidence of a worker."""
+"""Bytes of all that a worker answers: its evidence, and the same as text for people."""
+EVIDENCE = 2 * 1024 * 1024
+RAW = 1024 * 1024
+"""Characters of the text for people."""
 PROCESSES = 200
 THREADS = 2000
 """Threads of all processes together."""

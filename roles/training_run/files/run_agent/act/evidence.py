@@ -6,6 +6,7 @@ processes write where they stand to a file of their own.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -22,17 +23,20 @@ from . import (
     kernel_view,
     listeners,
     memory_look,
+    port_test,
     processes,
     readiness,
     sockets,
     stacks,
     store,
     terminal,
+    worker_ports,
 )
 from .hand import Hand
 
 _LOOKED = 0.5  # seconds in which CPU time is counted, at least
 _DISK_SECONDS = 1.5
+_PEERS_SECONDS = 3.2  # the second packet of a connection, after 1 s, and the third have their time
 _LOG_BYTES = 512 * 1024
 _MOST_CHIP_FILES = 300_000
 
@@ -52,6 +56,9 @@ def gather(config: Config, hand: Hand) -> Found:
     status = kept.load() or {}
     pids = of_run(config, status)
     used = {pid: kernel_view.cpu_seconds(pid) for pid in pids}
+    versions = _versions(config, hand, pids, status)
+    chips = _chips(config, set(pids))
+    reaching = _reaching(config, versions, bool(chips["present"]))
     lines = last_error.lines_of(hand.tail(config.paths.log, _LOG_BYTES), _whole(status, "attempt"))
     said = stacks.said_by(config, hand, pids)
     ports, by_inode = _ports(pids)
@@ -62,21 +69,43 @@ def gather(config: Config, hand: Hand) -> Found:
         "at": time.time(),
         "run": _run(config, hand, status, lines),
         "error": last_error.last_error(lines),
-        "chips": _chips(config, set(pids)),
-        "ports": ports,
+        "chips": chips,
         "disk": _disks(config, status),
         "memory": memory_look.memory(
             terminal.uid_of(config.user), _real(status, "start"), _whole(status, "agent_pid")
         ),
-        "versions": _versions(config, hand, pids, status),
+        "versions": versions,
         "notes": _notes(said),
     }
+    peers = reaching.look(_PEERS_SECONDS)
+    while peers is None:
+        peers = reaching.look(_PEERS_SECONDS)
+    found["ports"] = {**ports, "peers": worker_ports.rows(peers)[: bounds.PEERS]}
     time.sleep(max(0.0, _LOOKED - (time.monotonic() - begun)))
     found["processes"] = [
         _process(pid, used[pid], time.monotonic() - begun, said, shown[pid]) for pid in pids
     ]
     found["took_s"] = round(time.monotonic() - begun, 3)
-    return Found(found, _text(config, found, said))
+    text = _text(config, found, said)
+    return Found(within_bounds(found), text[: bounds.RAW])
+
+
+def within_bounds(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out outer frames, and then threads, of a run that has too many of them."""
+    for frames, threads in ((bounds.FRAMES, bounds.THREADS), (8, bounds.THREADS), (3, 1)):
+        cut = [_cut(process, frames, threads) for process in found["processes"]]
+        found = {**found, "processes": cut}
+        if len(json.dumps(found)) <= bounds.EVIDENCE:
+            return found
+    return {**found, "processes": found["processes"][:20]}
+
+
+def _cut(process: Mapping[str, Any], frames: int, threads: int) -> dict[str, Any]:
+    kept = [
+        {**one, "python": None if one["python"] is None else one["python"][:frames]}
+        for one in process["threads"][:threads]
+    ]
+    return {**process, "threads": kept}
 
 
 def of_run(config: Config, status: Mapping[str, Any]) -> list[int]:
@@ -285,6 +314,16 @@ def _disk(asked: Hand, what: str, path: str) -> dict[str, Any]:
     except OSError as error:
         return {"what": what, "path": path, "answers": error.errno is not None}
     return {"what": what, "path": path, **(room or {})}
+
+
+def _reaching(config: Config, versions: Mapping[str, str], chips: bool) -> port_test.PortTest:
+    """Begin to try the ports that the run needs of the other workers."""
+    sizes = tuple(len(part) for part in config.slices) or (config.workers,)
+    megascale = config.megascale_port if config.slices else 0
+    own, coordinator = config.peer_port, config.coordinator_port
+    gang = worker_ports.Gang(tuple(config.hosts), config.worker, sizes, own, coordinator, megascale)
+    needs = worker_ports.needed(gang, versions, config.env, chips)
+    return port_test.PortTest(worker_ports.targets(gang, needs, bounds.PEERS), _PEERS_SECONDS)
 
 
 def _versions(

@@ -1,8 +1,9 @@
-"""Print what this worker shows of a run, for `tpu-fleet why`."""
+"""Send what this worker shows of a run to `tpu-fleet why`, in the pieces of a run's reader."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -10,18 +11,36 @@ from . import evidence
 from .definitions import load
 from .hand import Hand
 
+BEGINNING = "tpu-fleet-run-reader"  # a login may print something before this
 DEFINITIONS = Path("/etc/tpu-fleet/runs")
+NOT_DECLARED = 3
+"""The exit code where the worker has no such run."""
+_PIECE = 1 << 18
+_LIFE = 30  # seconds; no caller waits longer
 
 
 def main(words: list[str]) -> int:
-    """Print the evidence of a run, and the text for people, as JSON on one line."""
+    """Send the evidence of a run, and the text for people; `words` are its name and a folder."""
+    signal.alarm(_LIFE)
     place = Path(words[1]) if len(words) > 1 else DEFINITIONS
-    config = load(place / f"{words[0]}.json", secrets=False)
+    path = place / f"{words[0]}.json"
+    if not path.is_file():
+        print(f"it has no run {words[0]}", file=sys.stderr)
+        return NOT_DECLARED
+    config = load(path)
     hand = Hand(config.user)
     try:
-        found = evidence.gather(config, hand)
+        _send(evidence.gather(config, hand))
     finally:
         hand.close()
-    print(json.dumps({"evidence": found.evidence, "text": found.text}))
-    sys.stdout.flush()
     return 0
+
+
+def _send(found: evidence.Found) -> None:
+    data = json.dumps({"evidence": found.evidence, "text": found.text}).encode("ascii")
+    out = sys.stdout.buffer
+    out.write(BEGINNING.encode() + b"\n")
+    for at in range(0, len(data), _PIECE):
+        part = data[at : at + _PIECE]
+        out.write(json.dumps({"bytes": len(part)}).encode() + b"\n" + part)
+    out.flush()

@@ -4,7 +4,8 @@
 
 A worker may be compromised: each value has a type and bounds, and what is outside of them raises
 AnswerError, which names worker, field and value. Texts that the run's user chose (names, commands,
-frames, lines) are made safe to show. Only `worker`, `host`, `at` and `run` must be there.
+frames, lines) are made safe to show; commands and lines lose what looks like a secret. Only
+`worker`, `host`, `at` and `run` must be there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .._core.plain_text import shown, shown_text
 from .._core.worker_words import IDENTITY, Words
 from .._schema.values import ENTRY_NAME
 from . import bounds
+from .secrets import without_secrets
 
 STATE = re.compile(r"[A-Za-z]")
 RESULT = re.compile(r"open|refused|timeout|no route|reset|unknown name")
@@ -267,7 +269,7 @@ def evidence_of(worker: str, answer: Any) -> Evidence:
         disk=tuple(_disk(one) for one in words.objects("disk", bounds.DISKS, needed=False)),
         memory=_optional(words, "memory", _memory),
         versions=words.object("versions", {}).texts_by_name(KEY),
-        notes=words.texts("notes", bounds.PROBLEMS),
+        notes=tuple(map(without_secrets, words.texts("notes", bounds.PROBLEMS))),
     )
 
 
@@ -286,7 +288,16 @@ def _lines(words: Words, key: str) -> tuple[str, ...]:
     for one in found:
         if not isinstance(one, str):
             words.refuse(key, one, "text")
-    return tuple(shown_text(one.replace("\n", " "), 1, bounds.TEXT) for one in found)
+    lines = (without_secrets(one[: 4 * bounds.TEXT].replace("\n", " ")) for one in found)
+    return tuple(shown_text(line, 1, bounds.TEXT) for line in lines)
+
+
+def _no_secrets(words: Words, key: str) -> str:
+    """Return a text without what looks like a secret, which is cut only afterwards."""
+    value = words.raw(key, "")
+    if not isinstance(value, str):
+        words.refuse(key, value, "text")
+    return shown(without_secrets(value[: 4 * bounds.TEXT]), bounds.TEXT)
 
 
 def _run(words: Words) -> RunSeen:
@@ -335,7 +346,7 @@ def _process(words: Words) -> Process:
         pid=_pid(words),
         parent=words.number("parent", 0, 1 << 31, 0),
         state=_word(words, "state", STATE),
-        command=words.text("command", most=bounds.TEXT),
+        command=_no_secrets(words, "command"),
         age_s=words.real("age_s", None),
         cpu_s_recent=words.real("cpu_s_recent", None),
         looked_s=words.real("looked_s", None),
@@ -388,7 +399,7 @@ def _holder(words: Words) -> Holder:
     return Holder(
         words.text("chip", most=100),
         _pid(words),
-        words.text("command", most=bounds.TEXT),
+        _no_secrets(words, "command"),
         words.text("user", most=40),
         words.flag("ours", False),
     )

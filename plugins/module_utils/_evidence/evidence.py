@@ -136,8 +136,11 @@ class Core:
     run_id: str = ""
     launch_id: int | None = None
     program: str = ""
+    """Its fingerprint."""
+    hlo: str = ""
+    """Where the program stands."""
     queued: tuple[str, ...] = ()
-    """The programs that wait for it, the next first."""
+    """The programs that wait for it, the next first, each with its launch."""
     error: str = ""
 
 
@@ -421,6 +424,7 @@ def _core(words: Words) -> Core:
         run_id=words.text("run_id", most=100),
         launch_id=words.number("launch_id", -worker_words.LARGEST, default=None),
         program=words.text("program", most=bounds.TEXT),
+        hlo=words.text("hlo", most=bounds.TEXT),
         queued=words.texts("queued", bounds.QUEUED),
         error=words.text("error"),
     )

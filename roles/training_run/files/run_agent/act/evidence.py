@@ -20,6 +20,7 @@ from ..decide.config import Config
 from ..decide.values import one_line
 from . import (
     chip_holders,
+    chip_monitor,
     kernel_view,
     listeners,
     memory_look,
@@ -70,6 +71,7 @@ def gather(config: Config, hand: Hand) -> Found:
         "run": _run(config, hand, status, lines),
         "error": last_error.last_error(lines),
         "chips": chips,
+        "monitoring": _monitoring() if chips["present"] else None,
         "disk": _disks(config, status),
         "memory": memory_look.memory(
             terminal.uid_of(config.user), _real(status, "start"), _whole(status, "agent_pid")
@@ -268,6 +270,42 @@ def _chips(config: Config, ours: set[int]) -> dict[str, Any]:
         for chip in one.devices
     ]
     return {"present": len(there), "holders": held[: bounds.HOLDERS]}
+
+
+def _monitoring() -> dict[str, Any]:
+    """Return what libtpu's monitoring port says."""
+    told = chip_monitor.look()
+    why_not = "no program listens there" if not told["reached"] else told.get("refused", "")
+    return {
+        "reached": told["reached"] and not why_not,
+        "why_not": why_not,
+        "cores": [_core(core) for core in told.get("cores", [])[: bounds.CORES]],
+        "metrics": {
+            name: [values[device] for device in sorted(values)][: bounds.CORES]
+            for name, values in told.get("metrics", {}).items()
+        },
+    }
+
+
+def _core(core: Mapping[str, Any]) -> dict[str, Any]:
+    queued = [_program_of(one) for one in core["queued"][: bounds.QUEUED]]
+    launch = core["launch_id"]
+    return {
+        "core": min(core["core"], 1024),
+        "state": core["state"],
+        "run_id": "" if core["run_id"] is None else str(core["run_id"]),
+        "launch_id": launch if launch is not None and abs(launch) < 1 << 53 else None,
+        "program": core["program"] or "",
+        "hlo": core["hlo"] or "",
+        "queued": queued,
+        "error": core["error"] or "",
+    }
+
+
+def _program_of(one: Mapping[str, Any]) -> str:
+    """Name a program that waits: its fingerprint and its launch."""
+    launch = "" if one["launch_id"] is None else f" launch {one['launch_id']}"
+    return f"{one['program'] or 'unknown'}{launch}"
 
 
 def _ports(pids: list[int]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import monitoring_port
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import (
     Frame,
     evidence_of,
 )
-from run_agent.act import environment, evidence, hand
+from run_agent.act import chip_monitor, environment, evidence, hand
 from run_agent.decide import config
 from run_definition import USUAL
 
@@ -112,6 +113,24 @@ def test_the_ports_that_it_needs_of_others_are_tried(run: config.Config) -> None
         found = evidence_of("w", evidence.gather(other, hand.Hand(run.user)).evidence)
     tried = {one.port: (one.worker, one.result) for one in found.ports.peers}
     assert tried == {open_port: (0, "open"), 9: (0, "refused")}
+
+
+def test_what_the_monitoring_port_says(run: config.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monitoring_port.serving() as port:
+        port.fault("core_error", 1, message="HBM error")
+        told = chip_monitor.look(port.port)
+    monkeypatch.setattr(evidence.chip_monitor, "look", lambda: told)
+    (run.paths.root / "dev").mkdir()
+    (run.paths.root / "proc").mkdir()
+    (run.paths.root / "dev/accel0").touch()
+    found = evidence_of("w", evidence.gather(run, hand.Hand(run.user)).evidence)
+    assert found.chips is not None
+    assert found.chips.present == 1
+    assert found.monitoring is not None
+    assert found.monitoring.reached
+    assert {core.error for core in found.monitoring.cores} >= {"HBM error"}
+    assert len({core.program for core in found.monitoring.cores}) == 1
+    assert len(found.monitoring.metrics["duty_cycle_percent"]) > 0
 
 
 def test_a_run_with_too_many_threads_is_cut_until_it_fits() -> None:

@@ -3,14 +3,10 @@
 
     scripts/run_tests.py molecule_by_hosts                     all scenarios
     .venv/bin/python scripts/molecule_by_hosts.py ARGUMENTS    what molecule is told
-    .venv/bin/python scripts/molecule_by_hosts.py --only=SCENARIO ARGUMENTS
 
 The scenarios are the same. In a copy of them the machines apply the roles of each converge.yml,
 and after the step idempotence one more looks whether the machines said at once that nothing is to
 do: a host that applied anything then fails, also when this changed nothing.
-
-With --only the roles of all other scenarios are pushed. In this one the machines apply every role
-each time, as push does: also those that have nothing to do and would be left out.
 """
 
 from __future__ import annotations
@@ -70,10 +66,9 @@ STILL = """
         applied: "{{ lookup('file', applied_file) | from_json }}"
         applied_why: "{{ applied[inventory_hostname].reasons }}"
 """
-ONLY = "--only="
 
 
-def by_hosts(play: dict[str, Any], forced: bool) -> dict[str, Any]:
+def by_hosts(play: dict[str, Any]) -> dict[str, Any]:
     """Return a play whose roles the machines apply themselves."""
     include = "ansible.builtin.include_role"
     roles = play.pop("roles", [])
@@ -82,7 +77,6 @@ def by_hosts(play: dict[str, Any], forced: bool) -> dict[str, Any]:
     if not roles:
         return play
     apply = yaml.safe_load(APPLY)
-    apply[0]["tpu.fleet.apply"]["forced"] = forced
     for role in roles:
         apply[0]["tpu.fleet.apply"]["roles"].append(role["role"])
         play["vars"] = {**play.get("vars", {}), **role.get("vars", {})}
@@ -90,14 +84,12 @@ def by_hosts(play: dict[str, Any], forced: bool) -> dict[str, Any]:
     return play
 
 
-def scenario(folder: Path, forced: bool) -> None:
+def scenario(folder: Path) -> None:
     """Rewrite a scenario."""
     converge, molecule = folder / "converge.yml", folder / "molecule.yml"
     plays = yaml.safe_load(converge.read_text(encoding="utf-8"))
-    plays = [by_hosts(play, forced) for play in plays]
+    plays = [by_hosts(play) for play in plays]
     converge.write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
-    if forced:
-        return
     shared = yaml.safe_load((folder.parent / "config.yml").read_text(encoding="utf-8"))
     own = yaml.safe_load(molecule.read_text(encoding="utf-8"))
     steps = {**shared["scenario"], **own.get("scenario", {})}["test_sequence"]
@@ -108,7 +100,7 @@ def scenario(folder: Path, forced: bool) -> None:
     (folder / "still.yml").write_text(still, encoding="utf-8")
 
 
-def copy(only: str) -> None:
+def copy() -> None:
     """Make a new copy: the scenarios, and links to all else. Molecule's state in it stays."""
     COPY.mkdir(parents=True, exist_ok=True)
     for path in ROOT.iterdir():
@@ -117,19 +109,18 @@ def copy(only: str) -> None:
             link.symlink_to(path)
     shutil.rmtree(COPY / SCENARIOS, ignore_errors=True)
     shutil.copytree(ROOT / SCENARIOS, COPY / SCENARIOS)
-    for path in sorted((COPY / SCENARIOS).glob(f"{only or '*'}/converge.yml")):
-        scenario(path.parent, forced=bool(only))
+    for path in sorted((COPY / SCENARIOS).glob("*/converge.yml")):
+        scenario(path.parent)
 
 
 def main(arguments: list[str]) -> int:
     """Run them; return molecule's exit code."""
-    only = [word.removeprefix(ONLY) for word in arguments if word.startswith(ONLY)]
-    copy("".join(only))
+    copy()
     # The modules of this checkout, wherever the environment was installed from.
     found = os.pathsep.join([str(ROOT / "collections"), str(ROOT / "src")])
     port = os.environ.get("TPU_FLEET_MOLECULE_PORT", "8477")
     return subprocess.run(
-        [COPY / "scripts" / "molecule", *(word for word in arguments if not word.startswith(ONLY))],
+        [COPY / "scripts" / "molecule", *arguments],
         env={
             **os.environ,
             "PYTHONPATH": found,

@@ -87,6 +87,7 @@ PEOPLE = tuple(
     f"{STORIES}/test_{name}.py" for name in ("canary", "git_access", "data_disks", "onboarding")
 )
 VERIFY_FAILS = "tests/machines/e2e/test_verify_fails.py"
+APPLY = "tests/machines/e2e/test_4_apply.py"
 MACHINES = ("local_cloud/tests/machines", "tests/machines/workers")
 GCLOUD = "local_cloud/tests/gcloud"
 # A stage that computes and has no limits of time fills the cores while those with machines wait.
@@ -95,19 +96,22 @@ FILLS = 10
 API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 
 # The scenarios of molecule for roles that other stages of CI apply to machines, and the longest.
-# - tests/machines/e2e applies all roles, most of them without declarations, twice, in check mode
-#   and after a reboot, and logs in to the accounts; its test_4_apply.py has drift, check mode,
-#   secrets, a folder of code on all workers, and an id that another account has.
+# - tests/machines/e2e applies all roles, most of them without declarations, twice, once with each
+#   role forced, in check mode and after a reboot, syncs a folder of code to all workers, and logs in
+#   to the accounts; tests/cloud/apply has drift, check mode and secrets.
 # - tests/machines/hostile_user declares each of these but ray_cluster and notebook_server, for a
 #   person who replaces their files; its boards are those of tensorboard_server.
 # - tests/cloud/modules has code_checkout and python_env, tests/cloud/run_agent has training_run,
 #   tests/unit/roles/test_definitions.py has the services of ray_cluster and notebook_server, which
 #   the same code starts as those boards. JupyterLab is a hundred packages on each of two machines.
+# - tests/cloud/queue_agent has the program of run_queue, tests/unit/roles/run_queue its files;
+#   hostile_user has git_access, and tests/cloud/playbooks/test_git_keys.py the keys at GitHub.
 NIGHT_SCENARIOS = tuple(
     f"--exclude={role}"
     for role in (
-        *("code_checkout", "env_secrets", "host_base", "python_env", "ray_cluster"),
-        *("notebook_server", "tensorboard_server", "training_run", "user_accounts", "user_shell"),
+        *("code_checkout", "env_secrets", "git_access", "host_base", "notebook_server"),
+        *("python_env", "ray_cluster", "run_queue", "tensorboard_server", "training_run"),
+        *("user_accounts", "user_shell", "without_declarations"),
     )
 )
 
@@ -157,12 +161,8 @@ FULL = (
     ),
     Stage(
         "molecule",
-        # All roles on three machines are half of the stage if they are pushed. Here the machines
-        # apply them, as they do for users; at night the stage molecule_push has them task by task.
-        (
-            *("scripts/molecule_by_hosts.py", "--only=without_declarations"),
-            *("test", "--all", "--report", *NIGHT_SCENARIOS),
-        ),
+        ("scripts/molecule", "test", "--all", "--report", *NIGHT_SCENARIOS),
+        {"TPU_FLEET_MOLECULE_PROGRAM": f"python {ROOT / 'tests/support/warm_molecule.py'}"},
     ),
     # One process reads 13,000 tests once, and two stages run beside it.
     Stage("unit", in_ci(*UNIT)),
@@ -218,6 +218,7 @@ MORE = (
     Stage("molecule_push", ("scripts/molecule",), tests=ROLES_CODE),
     Stage("molecule_by_hosts", ("scripts/molecule_by_hosts.py",), tests=ROLES_CODE),
     Stage("verify_fails", pytest("-m", "night", VERIFY_FAILS), tests=ROLES_CODE),
+    Stage("apply", pytest("-x", APPLY), tests=(*PRODUCT, "tests/machines/e2e")),
     # Each boots machines with kernels of their own, which are programs here: slow ones.
     Stage(
         "lab",

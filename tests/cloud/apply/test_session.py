@@ -297,8 +297,6 @@ def test_by_its_timer_it_mends_what_was_altered(host: Host) -> None:
     assert not timer.exists()
 
 
-# In CI tests/machines/e2e/test_4_apply.py has two workers that agree on a lock.
-@pytest.mark.night
 def test_the_second_worker_waits_for_the_first_where_both_must_agree(host: Host) -> None:
     host.request = {"follow": True}
     host.peers = {"w9": {"found": "by w9", "tpu_vm_name": "s"}}
@@ -367,8 +365,6 @@ def test_its_timer_goes_on_to_look_after_the_roles_that_a_smaller_call_left_out(
     assert (host.folder / "etc" / "second").read_text() == "zwei\n"
 
 
-# In CI tests/machines/e2e/test_4_apply.py has a full disk.
-@pytest.mark.night
 def test_nothing_is_begun_without_room(host: Host) -> None:
     store = host.folder / "state" / "files"
     store.mkdir(parents=True)
@@ -392,8 +388,6 @@ def test_what_the_api_says_is_no_template(host: Host) -> None:
     assert text == host.plain["plain_text"] + " 2 {% raw %}\n"
 
 
-# In CI tests/machines/e2e/test_4_apply.py has check mode with a diff.
-@pytest.mark.night
 def test_check_mode_shows_and_changes_nothing(host: Host) -> None:
     told = host.be(check=True, diff=True)
     assert told["counts"]["changed"] == 2
@@ -404,9 +398,6 @@ def test_check_mode_shows_and_changes_nothing(host: Host) -> None:
     assert host.be()["reasons"] == ["all roles: it was never applied"]
 
 
-# In CI tests/unit/plugins/module_utils/_apply_agent/test_wish.py has that a failure is a reason to
-# apply a role, and tests/machines/e2e/test_4_apply.py a machine that fails, and then succeeds.
-@pytest.mark.night
 def test_a_failure_is_told_and_tried_again(host: Host) -> None:
     (host.folder / "etc" / "second").mkdir()
     failed = host.be()
@@ -470,8 +461,6 @@ def test_two_controllers_wait_for_one_another(host: Host) -> None:
     assert (host.folder / "etc" / "first").read_text() == "another\n"
 
 
-# In CI tests/machines/e2e/test_4_apply.py has a machine that reboots in the middle.
-@pytest.mark.night
 def test_killed_in_the_middle_it_begins_again(host: Host) -> None:
     (host.folder / "wait").touch()
     process = host.start()
@@ -507,8 +496,6 @@ def test_half_a_file_is_none(host: Host) -> None:
     assert host.be()["status"] == "ok"
 
 
-# In CI tests/machines/e2e/test_4_apply.py looks for a secret on a whole machine.
-@pytest.mark.night
 def test_secrets_are_in_no_file_but_their_own(host: Host) -> None:
     del host.values["first"]["first_text"]
     host.secrets["first_text"] = "canary-4711"

@@ -11,13 +11,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from fleet import Fleet
-from story import FLEET
+from story import FLEET, write_count
 
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The fleet, which site.yml has brought to training."""
     fleet = Fleet(tmp_path_factory.mktemp("story"), FLEET)
+    write_count(fleet.folder, "version 1")
     fleet.up()
     try:
         fleet.first_site = fleet.play("site.yml")

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from fleet import Fleet, changes, wait_until, what_changed_but_notes
-from story import STEPS
+from story import STEPS, write_count
 
 WORKERS = ("pair-w0", "pair-w1")
 
@@ -116,6 +116,24 @@ def test_a_stopped_run_stays_stopped_until_it_is_started(fleet: Fleet) -> None:
     assert "stopped it; to start it: tpu-fleet start together" in row["reasons"][0]
     started = fleet.run("tpu-fleet", "start", "together")
     assert "together on pair: running on 2 workers, attempt 2" in started
+
+
+def test_sync_takes_an_edit_to_its_run_and_to_no_other(fleet: Fleet) -> None:
+    pid = fleet.status("solo", "alone")["pid"]
+    attempt = fleet.status(WORKERS[0], "together")["attempt"]
+    write_count(fleet.folder, "version 2")
+    (told,) = fleet.report("tpu-fleet", "sync", "together", "--json")["slices"]
+    assert (told["slice"], told["workers"], told["files"]) == ("pair", 2, 1)
+    # The other file, which is larger, did not travel.
+    assert told["bytes"] < 2 * 1000
+    for worker in WORKERS:
+        wait_until(
+            f"the new code on {worker}",
+            lambda worker=worker: "version 2" in fleet.log(worker, "together"),
+            60,
+        )
+        assert fleet.status(worker, "together")["attempt"] == attempt + 1
+    assert fleet.status("solo", "alone")["pid"] == pid
 
 
 def test_reprovision_finds_everything_in_order(fleet: Fleet) -> None:

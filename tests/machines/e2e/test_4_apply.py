@@ -17,6 +17,11 @@ import pytest
 import story
 from fleet import NOTHING, Fleet, changes, wait_until, what_changed_but_notes
 
+# In CI tests/cloud/apply/test_session.py has a process for the machine and a role of two files
+# (altered, checked, killed in the middle, a disk without room, secrets), test_sync.py beside it
+# what sync changes, and test_1_main_job.py a sync and the second site.yml of this fleet's machines.
+pytestmark = pytest.mark.night
+
 SOLO, PAIR = "solo", ("pair-w0", "pair-w1")
 ALL = [*PAIR, SOLO]
 CANARY = "canary-of-hosts-that-apply-themselves"

@@ -198,7 +198,7 @@ def leaks(found: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     return left
 
 
-# In CI tests/machines/e2e/test_4_apply.py looks for secrets where machines apply the roles
+# In CI tests/cloud/apply/test_session.py looks for secrets where machines apply the roles
 # themselves.
 @pytest.mark.night
 def test_a_secret_is_found_nowhere_but_in_its_file(fleet: Fleet, canary: Canary) -> None:

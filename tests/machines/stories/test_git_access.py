@@ -12,7 +12,7 @@ import requests
 from fleet import NOTHING, Fleet, changes
 from git_server import GitServer
 
-# In CI molecule's scenario git_access has the machine's part, local_cloud/tests/api/test_github.py
+# In CI tests/machines/hostile_user has the machine's part, local_cloud/tests/api/test_github.py
 # and tests/cloud/playbooks/test_git_keys.py GitHub's.
 pytestmark = pytest.mark.night
 

@@ -97,8 +97,8 @@ API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 
 # The scenarios of molecule for roles that other stages of CI apply to machines, and the longest.
 # - tests/machines/e2e applies all roles, most of them without declarations, twice, once with each
-#   role forced, in check mode and after a reboot, syncs a folder of code to all workers, and logs in
-#   to the accounts; tests/cloud/apply has drift, check mode and secrets.
+#   role forced, in check mode and after a reboot, syncs a folder of code to all workers, and logs
+#   in to the accounts; tests/cloud/apply has drift, check mode and secrets.
 # - tests/machines/hostile_user declares each of these but ray_cluster and notebook_server, for a
 #   person who replaces their files; its boards are those of tensorboard_server.
 # - tests/cloud/modules has code_checkout and python_env, tests/cloud/run_agent has training_run,

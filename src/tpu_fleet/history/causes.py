@@ -61,6 +61,9 @@ def cause_of(events: Sequence[Event], lost: float | None) -> Cause:
         return Cause(PREEMPTED, "" if lost is not None else "its machines reported no end")
     cause = _judged(events, ends)
     taken = cause.kind in TAKEN and not (cause.kind == CRASHED and any(map(_exited, ends)))
+    new = _booted(events, new_machine=True)
+    if taken and new:
+        return Cause(PREEMPTED, f"on a new machine: worker {', '.join(map(str, new))}")
     if lost is not None and taken and lost - min(event.at for event in ends) <= GAP:
         return Cause(PREEMPTED, "")
     return cause
@@ -98,7 +101,7 @@ def _judged(events: Sequence[Event], ends: Sequence[Event]) -> Cause:
         return Cause(TERMINAL, _where(ends, text))
     if crashes:
         return Cause(CRASHED, "; ".join(dict.fromkeys(map(_crash, crashes))))
-    rebooted = _rebooted(events)
+    rebooted = _booted(events)
     if rebooted:
         # It was shut down properly: its agent got a signal to stop before.
         kind = MAINTENANCE if _announced(events, ends) else REBOOTED
@@ -152,8 +155,11 @@ def _announced(events: Sequence[Event], ends: Sequence[Event]) -> bool:
     )
 
 
-def _rebooted(events: Sequence[Event]) -> list[int]:
-    """Return the workers whose agent began in another boot than that of its events before."""
+def _booted(events: Sequence[Event], *, new_machine: bool = False) -> list[int]:
+    """Return the workers whose agent began in another boot than that of its events before.
+
+    On a new machine it begins without an attempt that it knows of.
+    """
     boots: dict[int, str] = {}
     found = set()
     for event in events:
@@ -161,7 +167,8 @@ def _rebooted(events: Sequence[Event]) -> list[int]:
         if not boot:
             continue
         before = boots.setdefault(event.worker, boot)
-        if event.name == "agent-started" and boot != before:
+        is_new = event.name == "agent-started" and boot != before
+        if is_new and not (new_machine and event.attempt):
             found.add(event.worker)
         boots[event.worker] = boot
     return sorted(found)

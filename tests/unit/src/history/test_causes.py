@@ -75,6 +75,21 @@ def test_a_worker_that_is_shut_down_properly_has_rebooted() -> None:
     assert cause_of(again, lost=None).kind == "stopped"
 
 
+def test_a_new_machine_says_that_the_old_one_was_taken_away() -> None:
+    def begins(worker: int, attempt: int) -> Event:
+        return Event(130.0, "pair", "digits", worker, "agent-started", attempt, NEW)
+
+    before = [told("agent-started", worker, **OLD) for worker in (0, 1)]
+    asked = [*before, ended(0, cause="told to stop"), ended(1, cause="told to stop")]
+    assert cause_of([*asked, begins(0, 0), begins(1, 0)], lost=None) == Cause(
+        "preempted", "on a new machine: worker 0, 1"
+    )
+    # One that was rebooted knows of its attempt; and a program that failed before has failed.
+    assert cause_of([*asked, begins(1, 1)], lost=None).kind == "rebooted"
+    failed = [*before, ended(0, exit_code=3)]
+    assert cause_of([*failed, begins(0, 0)], lost=None).kind == "crashed"
+
+
 def test_a_lost_slice_is_the_cause_whatever_its_workers_wrote_last() -> None:
     assert cause_of(KILLED, lost=105.0).kind == "preempted"
     assert cause_of(SHUT_DOWN[:3], lost=120.0).kind == "preempted"

@@ -193,6 +193,16 @@ class Words:
             self.refuse(key, value, "a time or a number of seconds")
         return value
 
+    def within(self, key: str, most: float) -> float | None:
+        """Return a number from 0 to `most`; None if there is none."""
+        value = self.raw(key, None)
+        if value is None:
+            return None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= most:
+            self.refuse(key, value, f"a number from 0 to {most:g}")
+        return float(value)
+
     def flag(self, key: str, default: Any = _REQUIRED) -> bool:
         """Return true or false."""
         value = self.raw(key, default)
@@ -295,6 +305,22 @@ class Archived:
     """The same place on the machine, as the log reader has places."""
 
 
+MOST_CHIPS = 64
+LARGEST_RATE = 1e15
+
+
+@dataclass(frozen=True)
+class ChipUse:
+    """How much of a worker's chips a run's program uses, by the runtime's monitoring port."""
+
+    count: int
+    duty_cycle: float | None = None
+    """The mean of the chips, in percent."""
+    memory_used: int | None = None
+    memory: int | None = None
+    """Bytes of HBM of all chips together."""
+
+
 @dataclass(frozen=True)
 class RunStatus:
     """A run on a worker, as its agent describes it."""
@@ -318,6 +344,12 @@ class RunStatus:
     """A number, or what JSON has none for: nan, inf, -inf."""
     loss_trouble: Mapping[str, Any] | None = None
     """Since when the loss is no number or has exploded; `run_states.loss_said` reads it."""
+    tokens_per_second: float | None = None
+    """Of the whole run, as its program wrote it down."""
+    mfu: float | None = None
+    """The share of the chips' arithmetic that its model uses, from 0 to 1, as it wrote it down."""
+    chips: ChipUse | None = None
+    """None where no program reports on chips."""
     checkpoints_on: str = ""
     """On what the checkpoints are: bucket, NFS share, data disk, own disk; empty if not known."""
     declared: bool = True
@@ -399,6 +431,9 @@ def _whole_status(words: Words) -> RunStatus:
         first_step_at=words.real("first_step_at", None),
         loss=_loss(words),
         loss_trouble=_loss_trouble(words.value.get("loss_trouble")),
+        tokens_per_second=words.within("tokens_per_second", LARGEST_RATE),
+        mfu=words.within("mfu", 1.0),
+        chips=_chips(words),
         checkpoints_on=words.text("checkpoints_on", "", 20),
         declared=words.flag("declared", True),
         submitted=words.flag("submitted", False),
@@ -504,6 +539,22 @@ def _points(told: Any) -> tuple[tuple[float, int, float], ...]:
         and _is_whole(one[1])
         and _is_real(one[2])
     )
+
+
+def _chips(words: Words) -> ChipUse | None:
+    """Read the use of a worker's chips; whatever has the monitoring port chose the figures."""
+    if words.value.get("chips") is None:
+        return None
+    told = words.object("chips")
+    use = ChipUse(
+        told.number("count", 1, MOST_CHIPS),
+        told.within("duty_cycle", 100.0),
+        told.number("memory_used", default=None),
+        told.number("memory", default=None),
+    )
+    if (use.memory_used or 0) > (use.memory or 0):
+        told.refuse("memory_used", use.memory_used, f"at most the memory, {use.memory}")
+    return use
 
 
 def _loss(words: Words) -> float | str | None:

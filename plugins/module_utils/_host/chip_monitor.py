@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .grpc_call import NoAnswer, Refused, call
+from .listeners import of_port
 
 PORT = 8431
 SECONDS = 2.0
@@ -238,8 +239,14 @@ def look(port: int = PORT, seconds: float = SECONDS, hlo: bool = True) -> dict[s
         return {"reached": False}
 
 
-def figures(port: int = PORT, seconds: float = SECONDS) -> dict[str, Any]:
-    """Return the metrics by device alone; empty where no program answers, or not with these."""
+def figures(uids: set[int], port: int = PORT, seconds: float = SECONDS) -> dict[str, Any]:
+    """Return the metrics by device alone, if one of these users has the port; else nothing.
+
+    Nothing either where no program answers, or not with metrics.
+    """
+    found = of_port(port)
+    if not found or any(one.uid not in uids for one in found):
+        return {}
     try:
         return _metrics(_asker(port, seconds))
     except (OSError, Refused):

@@ -3,9 +3,7 @@
 Each look replaces one file as a whole, so that no reader gets half of one.
 """
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +12,7 @@ from pathlib import Path
 # In the folder of this program, which -I leaves out.
 sys.path.append(str(Path(__file__).resolve().parent))
 
+from tpu_fleet_run_files import chip_holders, chip_monitor
 from tpu_fleet_run_files.run_states import STATES
 from tpu_fleet_run_files.runs import newest, read_json
 
@@ -24,13 +23,22 @@ NUMBERS = (
     ("restarts", "tpu_fleet_run_restarts", "Attempts after the first one."),
     ("exit_code", "tpu_fleet_run_exit_code", "Exit code of the last attempt that ended."),
     ("step", "tpu_fleet_run_step", "Last step that the program reported."),
+    ("tokens_per_second", "tpu_fleet_run_tokens_per_second", "As the program reported."),
+    ("mfu", "tpu_fleet_run_mfu_ratio", "Model FLOPs utilisation, as the program reported."),
 )
 # The same of the newest checkpoint in a bucket, by its keys in the status's `bucket`.
 CHECKPOINT = (
     ("step", "tpu_fleet_run_checkpoint_step", "Step of the newest checkpoint in a bucket."),
     ("bytes", "tpu_fleet_run_checkpoint_bytes", "Bytes of the newest checkpoint in a bucket."),
 )
-CHIP_SECONDS = 20
+# What the runtime reports of chips, by the name of the reader.
+CHIPS = (
+    (chip_monitor.DUTY_CYCLE, "tpu_fleet_chip_duty_cycle_percent", "Share of the time at work."),
+    (chip_monitor.USED, "tpu_fleet_chip_memory_used_bytes", "Bytes of HBM in use."),
+    (chip_monitor.TOTAL, "tpu_fleet_chip_memory_bytes", "Bytes of HBM."),
+    (chip_monitor.IDLE, "tpu_fleet_chip_idle_seconds", "Seconds since the core did something."),
+)
+MOST_OPEN_FILES = 100_000
 
 
 def escaped(value):
@@ -159,31 +167,22 @@ def add_venvs(page, folder):
             page.add("tpu_fleet_libtpu_info", text, 1, venv=path.stem, version=libtpu)
 
 
-def add_chips(page, python, program):
-    """Ask the TPU runtime, in the environment of tpu-info; it answers while a program runs."""
-    if not python or not Path(python).exists():
+def add_chips(page, root, port):
+    """Add the chips, and what the runtime reports of them while a program holds them.
+
+    The port counts only if a user who holds a chip has it, or root.
+    """
+    chips = chip_holders.devices(root)
+    page.add("tpu_fleet_chips", "TPU chips of this machine.", len(chips))
+    if not chips:
         return
-    try:
-        done = subprocess.run(
-            [python, program], capture_output=True, text=True, timeout=CHIP_SECONDS, check=False
-        )
-        found = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        found = None
-    text = "1 when tpu-info could read the chips."
-    page.add("tpu_fleet_chips_readable", text, int(found is not None))
-    if found is None:
-        return
-    page.add("tpu_fleet_chips", "TPU chips of this machine.", found["chips"])
-    for device in found["devices"]:
-        for key, name, help_text in (
-            ("memory_usage", "tpu_fleet_chip_memory_used_bytes", "Bytes of HBM in use."),
-            ("total_memory", "tpu_fleet_chip_memory_bytes", "Bytes of HBM."),
-            ("duty_cycle_pct", "tpu_fleet_chip_duty_cycle_percent", "Share of the time at work."),
-        ):
-            value = number_of(device.get(key))
-            if value is not None:
-                page.add(name, help_text, value, device=device["device_id"])
+    holders, _left = chip_holders.holders(root, MOST_OPEN_FILES)
+    found = chip_monitor.figures({0, *(one.uid for one in holders)}, port)
+    text = "1 while a program reports on the chips."
+    page.add("tpu_fleet_chips_readable", text, int(bool(found)))
+    for key, name, help_text in CHIPS:
+        for device, value in sorted(found.get(key, {}).items()):
+            page.add(name, help_text, value, device=device)
 
 
 def write(path, text):
@@ -204,7 +203,8 @@ def main(config_path):
     add_runs(page, folder, config.get("spare_dir", "/run/tpu-fleet/runs"))
     add_machine(page, folder, config.get("disks", ["/"]))
     add_venvs(page, folder)
-    add_chips(page, config.get("python", ""), config.get("chips_program", ""))
+    port = int(config.get("chips_port", chip_monitor.PORT))
+    add_chips(page, Path(config.get("root", "/")), port)
     page.add("tpu_fleet_metrics_timestamp_seconds", "When this was written.", int(time.time()))
     write(config["output"], page.text())
 

@@ -21,6 +21,7 @@ from ..page.words import clock, iso, kind_of, long, percent, said, title_of, whe
 from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.table import Column, Table, print_tables
+from .runs import USE, use_cells, use_described
 from .since import FORMS, moment
 
 RUNS = (
@@ -33,6 +34,7 @@ RUNS = (
     Column("DOWN", 2, right=True),
     Column("GOODPUT", 1, right=True),
     Column("SAVED", 7, right=True),
+    *USE,
 )
 EVENTS = (Column("TIME"), Column("AGO", 1, right=True), Column("WHERE"), Column("WHAT"))
 
@@ -50,6 +52,7 @@ def told(one: RunStory) -> dict[str, Any]:
         "seconds_since_checkpoint": one.saved_age,
         "seconds_at_risk": one.at_risk,
         "chips": one.chips,
+        **use_described(one.view),
         "attempts": [{**asdict(attempt), "words": attempt.words} for attempt in one.attempts],
     }
 
@@ -73,6 +76,7 @@ def runs_table(found: Sequence[RunStory]) -> Table:
             long(one.down),
             percent(one.goodput),
             "-" if one.saved_age is None else long(one.saved_age),
+            *use_cells(one.view),
             style="red" if one.view.is_troubled else "",
         )
     return table

@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 
 from ..history.record import remember
 from ..show.console import wide_console
-from ..show.figures import amount, loss_text, speed_text
+from ..show.figures import amount, loss_text, percent_text, rate_text, share_text, speed_text
 from ..show.output import exit_code, problems
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
@@ -25,6 +25,13 @@ from ..workers.inventory.names import NameOf, no_such
 from .many import Many, guarded, options_of_many
 from .submitted import show_queue
 
+USE = (
+    Column("DUTY", 7, right=True, if_known=True),
+    Column("HBM", 7, right=True, if_known=True),
+    Column("TOKENS/S", 7, right=True, if_known=True),
+    Column("MFU", 7, right=True, if_known=True),
+)
+"""The use of chips, and what a program says of its speed; left out where no run has any."""
 COLUMNS = (
     Column("RUN"),
     Column("SLICE", 1),
@@ -34,6 +41,7 @@ COLUMNS = (
     Column("STEP", 2, right=True),
     Column("SPEED", 6, right=True),
     Column("LOSS", 3, right=True),
+    *USE,
     Column("SAVED", 4, right=True),
     Column("FOR", 7, right=True),
     Column("WHERE", 9),
@@ -55,6 +63,7 @@ def described(view: RunView) -> dict[str, Any]:
         "steps_per_second": view.speed,
         "loss": view.loss,
         "loss_trouble": view.loss_trouble,
+        **use_described(view),
         "seconds_since_checkpoint": view.saved_age,
         "since": None if view.since is None else iso(view.since),
         "seconds": view.age,
@@ -88,10 +97,32 @@ def cells_of(view: RunView) -> list[str]:
         "-".join(map(str, dict.fromkeys(steps))) or "-",
         speed_text(view.speed),
         loss_text(view.loss),
+        *use_cells(view),
         *("-" if age is None else long(age) for age in (view.saved_age, view.age)),
         fold(view.hosts),
         "queue" if view.submitted else "fleet file",
     ]
+
+
+def use_cells(view: RunView) -> list[str]:
+    """Format the figures of USE."""
+    return [
+        percent_text(view.duty_cycle),
+        share_text(view.memory_share),
+        rate_text(view.tokens_per_second),
+        share_text(view.mfu),
+    ]
+
+
+def use_described(view: RunView) -> dict[str, Any]:
+    """Return the figures of USE, for programs."""
+    return {
+        "duty_cycle_percent": view.duty_cycle,
+        "hbm_used_bytes": view.memory_used,
+        "hbm_bytes": view.memory,
+        "tokens_per_second": view.tokens_per_second,
+        "mfu": view.mfu,
+    }
 
 
 def table_of(views: Sequence[RunView], title: str = "") -> Table:
@@ -139,6 +170,10 @@ def runs(
     Runs in trouble stand first. STATE is the worst of the run's workers, with their number if they
     are in different states; STEP and SPEED are those of the slowest one. SAVED is the time since
     the newest checkpoint was written, FOR the time in this state.
+
+    DUTY is the share of the time in which the chips work, HBM that of their memory in use, both as
+    the runtime reports them; TOKENS/S and MFU are what the program writes beside its step. They are
+    left out where no run has any.
 
     FROM is where a run stands, if there are submitted ones: in the queue, or in the fleet file.
 

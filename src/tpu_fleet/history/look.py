@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 100
 """Runs of one slice that are kept: more of them is a worker that invents some."""
-STEP = "step"
+STEP, DUTY = "step", "duty cycle"
+"""Numbers of each run beside those that its program reports."""
 OF_NODE = (
     *("name", "zone", "ours", "chips", "workers", "unavailable", "maintenance"),
     *("usd_per_hour_billed", "usd_so_far"),
@@ -107,6 +108,9 @@ def of_runs(look: Look, seen: Iterable[Run]) -> None:
             state = {"state": view.state, "user": view.user, "attempt": view.attempt}
             look.spans["run"][view.name] = state
             look.facts[f"run:{view.name}"] = view.to_dict()
+            if view.duty_cycle is not None:
+                at, step = runs[0].now, view.step or 0
+                look.points.append(Point(view.slice, view.run, DUTY, at, step, view.duty_cycle))
 
 
 def _past_of(look: Look, one: Run) -> None:

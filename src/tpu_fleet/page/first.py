@@ -13,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 from ..history.money import Account, Chips
 from ..history.story import RunStory
 from ..show.cost import days_left, dollars, idle_price, total
+from ..show.figures import percent_text, size
 from ..show.fleet import planned
 from ..workers.inventory.hosts import fold
 from . import words
@@ -130,9 +131,27 @@ def tile_of_runs(there: Sequence[RunStory], queued: int = 0) -> Tile:
     return Tile("Runs", running, more)
 
 
-def tile_of_chips(chips: Chips, ready: tuple[int, int], answer: tuple[int, int]) -> Tile:
-    """Say how many chips are used, slices ready, and workers answer."""
-    more = f"{ready[0]} of {ready[1]} slices ready · {answer[0]} of {answer[1]} workers answer"
+def use_of(running: Sequence[RunStory]) -> str:
+    """Return how much the chips of all runs work, and how full their memory is; or nothing."""
+    timed = [(one.view.duty_cycle, one.chips or 1) for one in running]
+    known = [(duty, chips) for duty, chips in timed if duty is not None]
+    parts = []
+    if known:
+        mean = sum(duty * chips for duty, chips in known) / sum(chips for _duty, chips in known)
+        parts.append(f"duty cycle {percent_text(mean)}")
+    sizes = [(one.view.memory_used or 0, one.view.memory) for one in running if one.view.memory]
+    if sizes:
+        used, whole = (sum(column) for column in zip(*sizes, strict=True))
+        parts.append(f"{size(used)} of {size(whole)} HBM in use")
+    return " · ".join(parts)
+
+
+def tile_of_chips(
+    chips: Chips, ready: tuple[int, int], answer: tuple[int, int], use: str = ""
+) -> Tile:
+    """Say how many chips are used, how much, slices ready, and workers answer."""
+    more = f"{use} · " if use else ""
+    more += f"{ready[0]} of {ready[1]} slices ready · {answer[0]} of {answer[1]} workers answer"
     bad = ready[0] < ready[1] or answer[0] < answer[1]
     return Tile("Chips", f"{chips.busy:,} of {chips.all:,} busy", more, bad)
 

@@ -81,6 +81,12 @@ class RunCard:
     view: RunView
     """Its figures, as `runs` and `top` show them."""
 
+    @property
+    def use_known(self) -> bool:
+        """Whether anything is known of the use of its chips."""
+        use = (self.view.duty_cycle, self.view.memory, self.view.tokens_per_second, self.view.mfu)
+        return any(figure is not None for figure in use)
+
 
 @dataclass(frozen=True)
 class SliceRow:
@@ -169,6 +175,11 @@ class Page:
     """What costs beside the chips, as the last `tpu-fleet status` has seen it."""
     budget: list[str] = field(default_factory=list)
     chips: Chips = NO_CHIPS
+
+    @property
+    def use_known(self) -> bool:
+        """Whether anything is known of the use of a run's chips."""
+        return any(card.use_known for card in self.runs)
 
 
 def page_of(
@@ -291,7 +302,7 @@ def _now(
     page.needs += first.needs_of_plans(page.coming)
     page.tiles = [
         first.tile_of_runs(there, page.submitted["waiting"]),
-        first.tile_of_chips(page.chips, ready, answer),
+        first.tile_of_chips(page.chips, ready, answer, first.use_of(running)),
         first.tile_of_risk(running),
         first.tile_of_money(everybodys, page.account),
     ]

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ..show.cost import amount_of, days_left, idle_price
-from ..show.figures import amount, loss_text, speed_text
+from ..show.figures import amount, loss_text, percent_text, rate_text, share_text, speed_text
 from . import words
 from .model import Page
 
@@ -81,6 +81,9 @@ def _template() -> Template:
         said=words.said,
         short=words.short,
         speed_text=speed_text,
+        percent_text=percent_text,
+        rate_text=rate_text,
+        share_text=share_text,
         state_class=state_class,
         title_of=words.title_of,
         where_of=words.where_of,

@@ -33,6 +33,24 @@ def loss_text(value: float | str | None) -> str:
     return value if isinstance(value, str) else digits_in(value, WIDEST_LOSS)
 
 
+def percent_text(value: float | None) -> str:
+    """Format a number of percent."""
+    return "-" if value is None else f"{value:.0f}%"
+
+
+def share_text(share: float | None) -> str:
+    """Format a share from 0 to 1 as percent."""
+    return percent_text(None if share is None else share * 100)
+
+
+def rate_text(rate: float | None) -> str:
+    """Format how many tokens a second, in at most six characters."""
+    if rate is None:
+        return "-"
+    power = next((p for p in range(4) if rate < 999.5 * 1000**p), 4)
+    return digits_in(rate / 1000**power, 5, most=3) + ("", "k", "M", "G", "T")[power]
+
+
 def speed_text(speed: float | None) -> str:
     """Format a speed, given in steps a second."""
     if speed is None:

@@ -32,6 +32,8 @@ class Column:
     """Whether it has numbers, which stand at the right."""
     if_mixed: bool = False
     """Whether it is shown only where its cells differ."""
+    if_known: bool = False
+    """Whether it is shown only where a cell has more than a dash."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class Table:
 
     def _tells(self, at: int) -> bool:
         """Return whether a column distinguishes rows, or is one that always stands there."""
-        return not self.columns[at].if_mixed or len({row.cells[at] for row in self.rows}) > 1
+        column, cells = self.columns[at], {row.cells[at] for row in self.rows}
+        return not ((column.if_mixed and len(cells) < 2) or (column.if_known and cells <= {"-"}))
 
     def _widest(self, at: int) -> int:
         cells = (cell_len(row.cells[at]) for row in self.rows)

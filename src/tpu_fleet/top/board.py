@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from ..queue.glance import Glance
 from ..queue.view import left_out, table_of
-from ..show.figures import loss_text, speed_text
+from ..show.figures import loss_text, percent_text, rate_text, share_text, speed_text
 from ..show.fleet import costs_table, grant_table, requests_table
 from ..show.times import long
 from ..workers.ask.run_view import RunView
@@ -388,6 +388,12 @@ def _told(view: RunView) -> list[str]:
     told = [f"run {view.run} of {view.user} on {view.slice}: {view.word}{age}"]
     told.append(f"  attempt {view.attempt}, step {columns.counted(view.step)}")
     told[-1] += f", {speed_text(view.speed)}, loss {loss_text(view.loss)}"
+    use = (
+        ("duty cycle", percent_text(view.duty_cycle)), ("HBM", share_text(view.memory_share)),
+        ("tokens/s", rate_text(view.tokens_per_second)), ("MFU", share_text(view.mfu)),
+    )  # fmt: skip
+    known = [f"{name} {text}" for name, text in use if text != "-"]
+    told += [f"  {', '.join(known)}"] if known else []
     if view.saved_age is not None:
         told.append(f"  last checkpoint {long(view.saved_age)} ago")
     told += [f"  {text}" for text in (view.why,) if text]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from rich.cells import cell_len, set_cell_size
 
-from ..show.figures import loss_text, speed_text
+from ..show.figures import loss_text, percent_text, rate_text, share_text, speed_text
 from ..show.table import fitting
 from .lines import Line
 
@@ -78,6 +78,10 @@ COLUMNS: dict[str, Column] = {
     "step": Column("STEP", 9, lambda line: counted(line.step), right=True),
     "speed": Column("SPEED", 7, lambda line: speed_text(line.speed), right=True),
     "loss": Column("LOSS", 8, lambda line: loss_text(line.loss), right=True),
+    "duty": Column("DUTY", 4, lambda line: percent_text(line.duty_cycle), right=True),
+    "hbm": Column("HBM", 4, lambda line: share_text(line.memory_share), right=True),
+    "tokens": Column("TOK/S", 6, lambda line: rate_text(line.tokens_per_second), right=True),
+    "mfu": Column("MFU", 4, lambda line: share_text(line.mfu), right=True),
     "saved": Column("SAVED", 5, lambda line: duration(line.saved), right=True),
     "age": Column("FOR", 5, lambda line: duration(line.age), right=True),
     "user": Column("WHO", 9, lambda line: line.user or "-"),
@@ -91,7 +95,12 @@ COLUMNS: dict[str, Column] = {
     "tier": Column("TIER", 9, lambda line: line.tier),
     "zone": Column("ZONE", 15, lambda line: line.zone),
 }
-FIRST = ("state", "run", "step", "saved", "loss", "speed", "attempt", "user", "disk", "chips")
+USE = ("duty", "hbm", "tokens", "mfu")
+"""Of chips in use; where no row has any, they are left out."""
+FIRST = (
+    *("state", "run", "step", "saved", "loss", "speed", "attempt", "user", "disk", "chips"),
+    *USE,
+)
 NEXT = ("age", "type", "tier", "zone", "workers")
 IMPORTANT: dict[str, tuple[str, ...]] = {
     "runs": ("state", "slice", *FIRST[2:], *NEXT),
@@ -107,7 +116,8 @@ def chosen(view: str, lines: Sequence[Line], width: int) -> list[tuple[Column, i
     name = min(max(longest, NAME[0]), NAME[1], max(NAME[0], width // 4))
     why = max(LEAST_WHY, width // WHY_SHARE)
     left = width - name - GAP - why
-    wanted = IMPORTANT[view]
+    unknown = {key for key in USE if all(COLUMNS[key].text(line) == "-" for line in lines)}
+    wanted = [key for key in IMPORTANT[view] if key not in unknown]
     taken = wanted[: fitting([COLUMNS[key].width for key in wanted], left, GAP)]
     left -= sum(COLUMNS[key].width + GAP for key in taken)
     title = view[:-1].upper()

@@ -98,6 +98,12 @@ class Line:
     step: int | None = None
     speed: float | None = None
     loss: float | str | None = None
+    duty_cycle: float | None = None
+    """Percent of the time in which its chips work."""
+    memory_share: float | None = None
+    """The share of its chips' memory that is in use, from 0 to 1."""
+    tokens_per_second: float | None = None
+    mfu: float | None = None
     saved: float | None = None
     """Seconds since the newest checkpoint."""
     age: float | None = None
@@ -221,7 +227,7 @@ def by_worker(now: Now) -> list[Line]:
 
 def of_gang(view: RunView) -> dict[str, Any]:
     """Return what all workers of a run share, though often only one of them reports it."""
-    names = ("saved_at", "saved_age", "loss", "loss_trouble")
+    names = ("saved_at", "saved_age", "loss", "loss_trouble", "tokens_per_second", "mfu")
     return {name: getattr(view, name) for name in names}
 
 
@@ -301,6 +307,10 @@ def line_of(
         step=view.step,
         speed=view.speed,
         loss=view.loss,
+        duty_cycle=view.duty_cycle,
+        memory_share=view.memory_share,
+        tokens_per_second=view.tokens_per_second,
+        mfu=view.mfu,
         saved=None if view.saved_age is None else view.saved_age + silent,
         age=None if view.age is None else view.age + silent,
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .act import hang, metadata, processes, save_request, secrets, store, terminal
 from .act.archive_watch import Archive
 from .act.bucket_watch import BucketWatch
+from .act.chip_watch import ChipWatch
 from .act.definitions import load
 from .act.hand import CannotReach, Glance, Hand
 from .act.progress import Progress
@@ -98,6 +99,8 @@ class Agent:
         self.progress = Progress(self.config, time.monotonic(), self.hand)
         self.bucket = BucketWatch(self.config)
         self.archive = Archive(self.config, self.hand)
+        chips_every = self.config.timing.chips
+        self.chips = ChipWatch(self.config.user, chips_every, self.config.paths.root)
         self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
         self.hang = hang.Note(self.config, self.hand)
 
@@ -309,6 +312,7 @@ class Agent:
             self.memory = replace(self.memory, checkpoints_on=on)
         self.bucket.look(time.monotonic(), running=not idle)
         self.archive.look(time.monotonic(), running=not idle, hurry=self.watch.preempted)
+        self.chips.look(time.monotonic(), running=not idle)
         if idle:
             self._look_at_last_checkpoint()
             return
@@ -387,7 +391,8 @@ class Agent:
         memory = status.reached(self.memory, seen.step, time.time(), seen.first)
         # Without a step it is noted every second, and would be a write for each.
         last = None if memory.first_step is None else seen.loss
-        self.memory = replace(memory, loss=last, loss_watch=self.losses.to_json())
+        memory = replace(memory, loss=last, loss_watch=self.losses.to_json())
+        self.memory = status.with_figures(memory, seen.figures)
         self._note_saved()
 
     def _note_saved(self) -> None:
@@ -601,6 +606,7 @@ class Agent:
             queue=self.order.queue if self.order else None,
             bucket=self.bucket.shown(),
             archive=self.archive.shown(),
+            chips=self.chips.found,
         )
         self.kept.save(shown)
         systemd.tell(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())

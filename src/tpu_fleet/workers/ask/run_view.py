@@ -130,6 +130,15 @@ class RunView:
     """The loss that a worker reported: a number, or nan, inf, -inf."""
     loss_trouble: Mapping[str, Any] | None = None
     """Since when the loss is no number or has exploded; see `run_states.loss_said`."""
+    tokens_per_second: float | None = None
+    """Of the whole run, as its program wrote it down."""
+    mfu: float | None = None
+    """The share of the chips' arithmetic that its model uses, from 0 to 1."""
+    duty_cycle: float | None = None
+    """The share of the time in which the chips work, in percent: the mean of all workers' chips."""
+    memory_used: int | None = None
+    memory: int | None = None
+    """Bytes of the chips' memory (HBM), of all workers together; None without a chip."""
     checkpoints_on: str = ""
     """On what its checkpoints are; empty if that is not known."""
     saved_at: float | None = None
@@ -160,6 +169,11 @@ class RunView:
     def name(self) -> str:
         """Its slice and its name."""
         return f"{self.slice}/{self.run}"
+
+    @property
+    def memory_share(self) -> float | None:
+        """The share of the chips' memory that is in use, from 0 to 1."""
+        return self.memory_used / self.memory if self.memory and self.memory_used else None
 
     @property
     def is_troubled(self) -> bool:
@@ -226,7 +240,8 @@ def view_of(runs: Sequence[Run]) -> RunView:
     lines = next((one.tail for one in told if one.reason), told[0].tail if told else ())
     steps = [one.status.step for one in of_attempt if one.status.step is not None]
     in_trouble = [one.status for one in of_attempt if one.status.loss_trouble is not None]
-    in_order = in_trouble or [one.status for one in sorted(of_attempt, key=lambda o: o.worker)]
+    by_worker = sorted(of_attempt, key=lambda one: one.worker)
+    in_order = in_trouble or [one.status for one in by_worker]
     loss = next((one.loss for one in in_order if one.loss is not None), None)
     trouble = in_trouble[0].loss_trouble if in_trouble else None
     removed = not first.status.declared and first.state in ENDED_OR_STOPPED
@@ -244,6 +259,9 @@ def view_of(runs: Sequence[Run]) -> RunView:
         loss=loss,
         # An older agent does not write since when.
         loss_trouble=trouble or ({"what": loss} if isinstance(loss, str) else None),
+        tokens_per_second=_first_of(one.status.tokens_per_second for one in by_worker),
+        mfu=_first_of(one.status.mfu for one in by_worker),
+        **use_of(of_attempt),
         saved_at=newest.status.saved_at if newest else None,
         saved_age=newest.saved_age if newest else None,
         since=first.since,
@@ -262,6 +280,23 @@ def view_of(runs: Sequence[Run]) -> RunView:
         run_id=first.status.run_id,
         submitted=first.status.submitted,
     )
+
+
+def _first_of(values: Iterable[float | None]) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def use_of(runs: Iterable[Run]) -> dict[str, Any]:
+    """Return the use of the chips of several workers together."""
+    told = [run.status.chips for run in runs if run.status.chips is not None]
+    timed = [(use.duty_cycle, use.count) for use in told if use.duty_cycle is not None]
+    sizes = [(use.memory_used, use.memory) for use in told if use.memory]
+    chips = sum(count for _duty, count in timed)
+    return {
+        "duty_cycle": sum(duty * count for duty, count in timed) / chips if chips else None,
+        "memory_used": sum(used or 0 for used, _whole in sizes) if sizes else None,
+        "memory": sum(whole or 0 for _used, whole in sizes) if sizes else None,
+    }
 
 
 def views_of(runs: Iterable[Run]) -> list[RunView]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import beside
 import pytest
+from monitoring_port import serving
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = ROOT / "roles" / "tpu_metrics" / "files" / "tpu-fleet-metrics.py"
@@ -103,18 +103,22 @@ def test_names_cannot_break_the_page(machine: Machine) -> None:
     assert 'tpu_fleet_run_state{run="a\\"} 1\\nb",state="new\\\\state",worker="1"}' in found
 
 
-def test_chips_are_told_when_tpu_info_answers(machine: Machine) -> None:
-    chips = machine.folder / "chips.py"
-    device = {"device_id": 0, "memory_usage": 5, "total_memory": 9, "duty_cycle_pct": 12.5}
-    chips.write_text(f"print({json.dumps({'chips': 4, 'devices': [device]})!r})")
-    machine.more = {"python": sys.executable, "chips_program": str(chips)}
-    found = machine.metrics()
-    assert found['tpu_fleet_chips{worker="1"}'] == "4"
-    assert found['tpu_fleet_chip_duty_cycle_percent{device="0",worker="1"}'] == "12.5"
-    chips.write_text("raise SystemExit(1)")
-    found = machine.metrics()
+def test_chips_are_reported_while_a_program_holds_them(machine: Machine) -> None:
+    root = machine.folder / "root"
+    (root / "dev").mkdir(parents=True)
+    (root / "proc/7/fd").mkdir(parents=True)
+    with serving() as port:
+        machine.more = {"root": str(root), "chips_port": port.port}
+        assert machine.metrics()['tpu_fleet_chips{worker="1"}'] == "0"
+        (root / "dev/accel0").touch()
+        (root / "proc/7/fd/3").symlink_to(root / "dev/accel0")
+        found = machine.metrics()
+        assert found['tpu_fleet_chips{worker="1"}'] == "1"
+        assert found['tpu_fleet_chip_duty_cycle_percent{device="1",worker="1"}'] == "96.0"
+        port.how = "numbers"
+        found = machine.metrics()
     assert found['tpu_fleet_chips_readable{worker="1"}'] == "0"
-    assert not [key for key in found if key.startswith("tpu_fleet_chips{")]
+    assert not [key for key in found if key.startswith("tpu_fleet_chip_")]
 
 
 def test_libtpu_of_each_environment_and_disks(machine: Machine) -> None:

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.many import Many
-from tpu_fleet.commands.runs import as_json, cells_of, described, table_of
+from tpu_fleet.commands.runs import USE, as_json, cells_of, described, table_of
 from tpu_fleet.commands.status import Row
 from tpu_fleet.history.look import answers_seen
 from tpu_fleet.history.record import stories
@@ -65,7 +65,9 @@ def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1
         result, found, _disk = understood(KNOWN, Result(host, Kind.DONE, 0, value=told))
         assert result.ok, result
         runs += found
-    return [[*cells_of(one)[:-1], one.why] for one in views_of(runs)]
+    views = views_of(runs)
+    found = zip(map(cells_of, views), views, strict=True)
+    return [[*cells[:8], *cells[8 + len(USE) : -1], one.why] for cells, one in found]
 
 
 def test_submitted_runs_are_marked_beside_declared_ones() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_fleet.show.figures import amount, loss_text, size, speed_text
+from tpu_fleet.show.figures import amount, loss_text, rate_text, share_text, size, speed_text
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,28 @@ def test_one_of_a_thing_is_no_plural(value: int, text: str) -> None:
 )  # fmt: skip
 def test_bytes_are_shown_in_short(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (12.34, "12.3"),
+        (999.4, "999"),
+        (999.6, "1k"),
+        (1_234_000.0, "1.23M"),
+        (999.6e9, "1T"),
+        (1e15, "1e+03T"),
+    ],
+)
+def test_tokens_a_second(rate: float | None, text: str) -> None:
+    assert rate_text(rate) == text
+    assert len(text) <= 6
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(None, "-"), (0.0, "0%"), (0.415, "42%"), (1.0, "100%")]
+)
+def test_shares(share: float | None, text: str) -> None:
+    assert share_text(share) == text

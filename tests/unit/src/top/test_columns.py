@@ -62,6 +62,10 @@ def test_no_column_of_numbers_cuts_one(value: float) -> None:
         age=abs(value),
         disk=100,
         chips=12_288,
+        duty_cycle=100.0,
+        memory_share=1.0,
+        tokens_per_second=min(abs(value) * 1e9, 1e15),
+        mfu=1.0,
         workers=3072,
     )
     for column in (one for one in COLUMNS.values() if one.right):

@@ -57,6 +57,7 @@ class Progress:
         self.first: int | None = None  # the first of this attempt
         self.numbers: dict[str, float] = {}
         self.loss: program_words.Loss = None  # of this attempt
+        self.figures: dict[str, float | None] = {}  # of this attempt, by the names of FIGURES
         self.saved_at: float | None = None  # as in the status
         self.saved_steps: list[tuple[int, float]] = []  # of the last checkpoints
         self.error = ""
@@ -69,6 +70,7 @@ class Progress:
         """Begin to look at an attempt that starts now."""
         self.step, self.first, self._signs, self._alive_at = None, None, [], now
         self.numbers = {}
+        self.figures = {}
         self.loss = None
         self._log.skip()
 
@@ -87,6 +89,9 @@ class Progress:
         wrote = self._hand.read(self.file, program_words.LINE) if said_at is not None else b""
         told, loss = program_words.said(wrote), program_words.said_loss(wrote)
         self.numbers = program_words.numbers(wrote)
+        self.figures = {
+            name: program_words.said_figure(wrote, name) for name in program_words.FIGURES
+        }
         begun_at = told
         if told is None and self._pattern is not None:
             added = self._log.added(glance.log)

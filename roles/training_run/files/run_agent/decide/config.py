@@ -33,6 +33,7 @@ class Timing:
     bucket: float = 60.0  # between two looks at a bucket, or longer, by the next
     bucket_first: float = 20.0  # from the begin of a program to the first look at it, once
     bucket_dollars: float = 0.13  # that a month of such looks costs at most, beside the fence
+    chips: float = 15.0  # between two looks at the monitoring port of the chips
     archive: float = 30.0  # between two writings of the archive
     archive_late: float = 60.0  # without one, until that is a problem
 

@@ -1,7 +1,8 @@
 """What a program says of its progress: its step, its loss, other numbers, its checkpoints.
 
-It may write `{"step": N, "loss": X}` in the file that TPU_FLEET_PROGRESS names; otherwise its log
-is searched. Both files are the user's, so what they say is read with care and is only ever shown.
+It may write `{"step": N, "loss": X}`, and FIGURES beside them, in the file that TPU_FLEET_PROGRESS
+names; otherwise its log is searched. Both files are the user's, so what they say is read with
+care and is only ever shown.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ _LINES = 1000
 _MOST_STEPS = 10**15
 _MOST_NUMBERS = 4
 _LARGEST = 1e30
+TOKENS, MFU = "tokens_per_second", "mfu"
+FIGURES = {TOKENS: 1e15, MFU: 1.0}
+"""What a program may say of its speed, and its largest value: tokens of the whole run a second, and
+the share of the chips' arithmetic that its model uses (model FLOPs utilisation)."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
 _LOSS = re.compile(
     rb"\bloss['\"]?[ =:]{1,3}([+-]?(?:nan|inf|\d[\d.]{0,30}(?:e[+-]?\d{1,3})?))", re.IGNORECASE
@@ -44,6 +49,12 @@ def numbers(data: bytes) -> dict[str, float]:
         and -_LARGEST < value < _LARGEST
     }
     return dict(list(found.items())[:_MOST_NUMBERS])
+
+
+def said_figure(data: bytes, name: str) -> float | None:
+    """Return one of FIGURES that a program wrote down; None if it is no number in its bounds."""
+    value = (json_object(data) or {}).get(name)
+    return float(value) if is_number(value) and 0 <= value <= FIGURES[name] else None
 
 
 def said_loss(data: bytes) -> Loss:

@@ -41,6 +41,8 @@ class Memory:
     first_step: int | None = None  # that this attempt reported: where it went on
     first_step_at: float | None = None
     loss: float | str | None = None  # that this attempt reported last
+    tokens_per_second: float | None = None  # that this attempt reported last
+    mfu: float | None = None
     loss_watch: dict[str, Any] = field(default_factory=dict)  # what is known of all losses
     saved_at: float | None = None  # of the newest checkpoint; 0: there is none, None: not seen
     checkpoints_on: str = ""  # a word of folder_facts.PLACES, or nothing
@@ -148,6 +150,8 @@ def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str =
         first_step=None,
         first_step_at=None,
         loss=None,
+        tokens_per_second=None,
+        mfu=None,
         fenced="",
     )
 
@@ -183,6 +187,12 @@ def reached(memory: Memory, step: int | None, now: float, first: int | None = No
         first = step if first is None else first
         memory = replace(memory, first_step=first, first_step_at=now)
     return replace(memory, step=step, step_at=now)
+
+
+def with_figures(memory: Memory, figures: Mapping[str, float | None]) -> Memory:
+    """Note what a program that has reported a step says of its speed."""
+    known = figures if memory.first_step is not None else {}
+    return replace(memory, tokens_per_second=known.get("tokens_per_second"), mfu=known.get("mfu"))
 
 
 def in_state(memory: Memory, state: str, now: float) -> Memory:
@@ -222,6 +232,7 @@ def compose(
     queue: dict[str, Any] | None = None,
     bucket: dict[str, Any] | None = None,
     archive: dict[str, Any] | None = None,
+    chips: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the status file's content."""
     shown = dict(
@@ -231,6 +242,7 @@ def compose(
         queue=queue,
         bucket=bucket,
         archive=archive,
+        chips=chips,
         loss_trouble=memory.loss_watch.get("trouble"),
         definition=config.definition,
         user=config.user,

@@ -119,6 +119,34 @@ def test_what_is_no_loss(loss: Any) -> None:
     assert run.reason.startswith("its status is not accepted: runs[0].loss is ")
 
 
+USE = {"count": 4, "duty_cycle": 96.5, "memory_used": 5, "memory": 9}
+
+
+def test_the_use_of_chips() -> None:
+    told = {"run": "digits", "chips": USE, "tokens_per_second": 12, "mfu": 0.4}
+    (run,) = runs_of("w", json.dumps([told]))
+    assert run.chips == words.ChipUse(4, 96.5, 5, 9)
+    assert (run.tokens_per_second, run.mfu) == (12.0, 0.4)
+    (run,) = runs_of("w", json.dumps([{"run": "digits", "chips": {"count": 1}}]))
+    assert run.chips == words.ChipUse(1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("count", 0), ("count", 65), ("count", "4"), ("duty_cycle", 100.5), ("duty_cycle", -1),
+        ("duty_cycle", float("nan")), ("duty_cycle", True), ("memory_used", 10), ("memory", 2**60),
+        ("memory", 1e300), ("memory_used", -1), ("memory", None),
+    ],
+)  # fmt: skip
+def test_a_use_of_chips_that_no_runtime_reports_refuses_its_run(key: str, value: Any) -> None:
+    told = [{"run": "digits", "chips": {**USE, key: value}}, {"run": "other", "chips": USE}]
+    bad, good = runs_of("w", json.dumps(told))
+    assert (bad.state, bad.chips) == (words.REFUSED, None)
+    assert "runs[0].chips." in bad.reason
+    assert good.chips == words.ChipUse(4, 96.5, 5, 9)
+
+
 EXTREME = [
     -1, -5, 2**53 + 1, 10**30, 10**3000, 1e308, float("nan"), float("inf"), True, "x", "", "\ud800",
     "x" * 10**5, [], [[]], {}, {"a": {}},

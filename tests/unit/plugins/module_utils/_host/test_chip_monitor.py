@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import chip_monitor
-
-from tests.support.monitoring_port import Port, serving
+from monitoring_port import Port, serving
 
 GIB = 1 << 30
 
@@ -34,7 +34,7 @@ def test_metrics_and_cores_of_a_program_that_works(port: Port) -> None:
         "memory_bytes": {0: 32 * GIB, 1: 32 * GIB},
         "idle_seconds": {0: 0.0, 1: 0.0},
     }
-    assert chip_monitor.figures(port.port) == said["metrics"]
+    assert chip_monitor.figures({os.getuid()}, port.port) == said["metrics"]
     core = said["cores"][1]
     program = core["program"]
     assert len(program) == 32
@@ -91,7 +91,7 @@ def test_the_error_of_a_core(port: Port) -> None:
 def test_what_no_runtime_says_is_refused(port: Port, how: str, why: str) -> None:
     port.how = how
     assert chip_monitor.look(port.port, 0.3) == {"reached": True, "refused": why}
-    assert chip_monitor.figures(port.port, 0.3) == {}
+    assert chip_monitor.figures({os.getuid()}, port.port, 0.3) == {}
 
 
 def test_a_hostile_text_is_cut_and_harmless(port: Port) -> None:
@@ -103,7 +103,11 @@ def test_a_hostile_text_is_cut_and_harmless(port: Port) -> None:
 
 def test_nothing_listens() -> None:
     assert chip_monitor.look(1) == {"reached": False}
-    assert chip_monitor.figures(1) == {}
+    assert chip_monitor.figures({os.getuid()}, 1) == {}
+
+
+def test_the_port_of_another_user_does_not_count(port: Port) -> None:
+    assert chip_monitor.figures({os.getuid() + 1}, port.port) == {}
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -19,8 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.grpc_call import (
     SETTINGS,
     frame,
 )
-
-from tests.support.monitoring_port import serving
+from monitoring_port import serving
 
 MESSAGE = b"\0\0\0\0\x03abc"
 GREETING = frame(SETTINGS, 0, 0)

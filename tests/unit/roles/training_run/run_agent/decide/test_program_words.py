@@ -126,3 +126,22 @@ def test_a_pattern_that_is_none_is_said_and_stops_nothing(pattern: str) -> None:
     made, why = program_words.compiled(pattern)
     assert made is None
     assert why.startswith("step_pattern ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "figure"),
+    [
+        ("tokens_per_second", "1234", 1234.0),
+        ("tokens_per_second", "-1", None),
+        ("tokens_per_second", "1e16", None),
+        ("mfu", "0.415", 0.415),
+        ("mfu", "41.5", None),  # it is a share
+        ("mfu", "NaN", None),
+        ("mfu", "true", None),
+        ("mfu", '"0.4"', None),
+    ],
+)
+def test_what_a_program_says_of_its_speed(name: str, value: str, figure: float | None) -> None:
+    wrote = f'{{"step": 3, "{name}": {value}}}'.encode()
+    assert program_words.said_figure(wrote, name) == figure
+    assert program_words.said_figure(b"x", name) is None

@@ -72,11 +72,14 @@ def test_whatever_a_user_writes_the_controller_accepts_the_status(value: Any) ->
     assert status.look(STARTED, record, None, "here", {11: 555}.get, 99).memory.parent is None
     result = dict.fromkeys(("exit_code", "signal", "end", "adrift", "fenced"), value)
     seen = status.look(STARTED, RECORD, {"attempt": 2, **result}, "here", {11: 555}.get, 99)
-    written = json.dumps({"step": value, "loss": value, "numbers": value}).encode()
+    keys = ("step", "loss", "numbers", *program_words.FIGURES)
+    written = json.dumps(dict.fromkeys(keys, value)).encode()
     memory = replace(
         status.reached(seen.memory, program_words.said(written), 200.0),
         loss=program_words.said_loss(written),
         saved_at=program_words.saved_at(value),
+        tokens_per_second=program_words.said_figure(written, "tokens_per_second"),
+        mfu=program_words.said_figure(written, "mfu"),
     )
     shown: dict[str, Any] = {
         "reason": "",

@@ -90,7 +90,7 @@ class Worker:
         )
 
     def answers(self) -> Answers:
-        """Return what a command hears of this worker."""
+        """Return the answers of this worker, as commands have them."""
         heard = listing(HOST, json.dumps(RunFiles(self.folder).all_told()))
         found = Answers(results=[Result(HOST, Kind.DONE, 0)])
         found.runs = [Run(HOST, "pair", 1, one.state, one, heard.now) for one in heard.runs]
@@ -111,7 +111,7 @@ def on_screen(answers: Answers) -> dict[str, str]:
 
 
 def kept(answers: Answers, folder: Path) -> tuple[dict[str, Any], list[str], str]:
-    """Return what the history tells programs and people, and the page."""
+    """Return the history for programs and for people, and the page."""
     look = Look(time.time())
     look.spans["node"] = {"pair": NODE}
     answers_seen(look, answers, {HOST: ("pair", 1)})

@@ -20,6 +20,8 @@ DECLARED = {
     "slice": "tpu_vm_name",
     "accelerator_type": "tpu_vm_accelerator_type",
     "venvs": "fleet_venvs",
+    "hosts": "tpu_vm_slice_hosts",
+    "worker": "tpu_vm_worker_index",
 }
 
 

@@ -52,6 +52,17 @@ options:
     type: list
     elements: dict
     default: []
+  hosts:
+    description:
+      - Internal addresses of the workers of the slice, in their order. Whether their ports can be
+        reached is tried from here; with a run, the ports that it needs.
+    type: list
+    elements: str
+    default: []
+  worker:
+    description: Number of this worker in the slice.
+    type: int
+    default: 0
   lock_file:
     description: The lock file of libtpu.
     type: path
@@ -148,6 +159,8 @@ def main() -> None:
             "now": {"type": "float"},
             "accelerator_type": {"type": "str", "default": ""},
             "venvs": {"type": "list", "elements": "dict", "default": []},
+            "hosts": {"type": "list", "elements": "str", "default": []},
+            "worker": {"type": "int", "default": 0},
             "lock_file": {"type": "path", "default": "/tmp/libtpu_lockfile"},  # noqa: S108
             "pci_devices": {"type": "path", "default": "/sys/bus/pci/devices"},
         },
@@ -160,6 +173,8 @@ def main() -> None:
         pci=params["pci_devices"],
         lock_file=params["lock_file"],
         venvs=tuple(here),
+        hosts=tuple(params["hosts"]),
+        worker=params["worker"],
     )
     expected = {"chips": chips_of(params["accelerator_type"])}
     ahead = None if params["now"] is None else started - params["now"]

@@ -924,6 +924,7 @@ def _compare(words: Words) -> dict[str, Any]:
         return {}
     venvs, code = words.object("venvs", {}), words.object("code", {})
     runs = words.object("runs", {}).named(ENTRY_NAME, 1000)
+    ports = words.object("ports", {}).named(_RUN_OR_NONE, 1000)
     return {
         "venvs": {
             name: {
@@ -937,7 +938,32 @@ def _compare(words: Words) -> dict[str, Any]:
             name: {"definition": one.text("definition"), "attempt": one.number("attempt")}
             for name, one in runs.items()
         },
+        "ports": {name: _ports(one) for name, one in ports.items()},
     }
+
+
+_RUN_OR_NONE = re.compile(rf"(?:{ENTRY_NAME.pattern})?")
+_RESULT = re.compile(r"open|refused|timeout|no route")
+
+
+def _ports(words: Words) -> dict[str, Any]:
+    """Read what a worker tried of the ports of others, for one run."""
+    return {
+        "worker": words.number("worker", 0, 65535),
+        "hosts": list(words.words("hosts", ADDRESS, 65535)),
+        "network": words.text("network", "", 63),
+        "tried": words.number("tried", 0, 100_000, default=0),
+        "blocked": [_blocked(words, one) for one in words.items("blocked", 100)],
+    }
+
+
+def _blocked(words: Words, value: Any) -> list[Any]:
+    if not isinstance(value, list) or len(value) != 4:
+        words.refuse("blocked", value, "a list of four")
+    names = ("worker", "port", "result", "what")
+    one = Words(words.worker, {name: value[place] for place, name in enumerate(names)})
+    numbers = [one.number("worker", 0, 65535), one.number("port", 1, 65535)]
+    return [*numbers, one.word("result", _RESULT), one.text("what", "", 100)]
 
 
 def packages_of(venv: Words) -> dict[str, str]:

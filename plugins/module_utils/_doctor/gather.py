@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .._apply_agent.wish import AT_BOOT
-from .._host import chip_holders
+from .._host import chip_holders, port_test, worker_ports
 from .._host.as_user import UserError, account_of, as_user, foreign, run
 from .._host.chip_holders import Holder, user_name
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
@@ -28,6 +28,7 @@ from .._host.run_end import end_of
 from .._host.run_states import FAILED, why_of
 from .._host.runs import RunFiles, newest
 from .._host.state import STATE_DIR, boot_id, load, locker, read_text
+from .._host.worker_ports import Target, Tried
 from .machine import TELLTALES
 from .probe import become
 from .read import (
@@ -53,6 +54,8 @@ SYSTEM_UNITS = ("ssh.service", "google-guest-agent.service")
 TPU_LOGS = "/tmp/tpu_logs"  # noqa: S108 - libtpu's own choice
 # struct flock of 64-bit Linux: type, whence, start, length, process.
 _NO_HANG = 20.0
+# Ports that one worker cannot reach, of which the report says all that differs.
+_MOST_BLOCKED = 100
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,9 @@ class Place:
     pci: str = "/sys/bus/pci/devices"
     lock_file: str = "/tmp/libtpu_lockfile"  # noqa: S108 - libtpu's own choice
     venvs: Tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
+    # The workers of the slice by their internal addresses, and which of them this one is.
+    hosts: Tuple[str, ...] = ()
+    worker: int = 0
 
 
 def told(*argv: str, limit: float = _NO_HANG) -> str:
@@ -393,6 +399,47 @@ def units() -> List[Dict[str, Any]]:
         for unit in shown
         if unit.get("LoadState") == "loaded"
     ]
+
+
+def peer_ports(place: Place) -> Dict[str, Any]:
+    """Try the ports of the other workers that the declared runs need; without a run, the usual."""
+    about: Dict[str, Tuple[int, Sequence[str], str]] = {}
+    wanted: Dict[str, Sequence[Target]] = {}
+    for path in sorted(Path(place.runs_dir).glob("*.json")):
+        definition = {} if path.name.endswith(".env.json") else _json(path) or {}
+        targets = port_test.targets_of(definition, *_used(path, definition), _records(place))
+        if targets:
+            metadata = str(definition.get("metadata") or "")
+            about[path.stem] = (definition["worker"], definition["hosts"], metadata)
+            wanted[path.stem] = targets
+    if not wanted and len(place.hosts) > 1:
+        # Without runs no agent listens, and no program has a port of its own.
+        gang = worker_ports.Gang(place.hosts, place.worker, (len(place.hosts),), 0, 0, 0)
+        usual = [need for need in worker_ports.needed(gang, {}, {}, chips=True) if need.port]
+        about[""] = (place.worker, place.hosts, "")
+        wanted[""] = worker_ports.targets(gang, usual)
+    tried = port_test.of_several(wanted)
+    return {run: _ports(*about[run], tried[run]) for run in wanted}
+
+
+def _records(place: Place) -> Path:
+    return Path(place.state_dir) / "venvs"
+
+
+def _used(path: Path, definition: Mapping[str, Any]) -> Tuple[Mapping[str, str], bool]:
+    """Return a run's variables, and whether it uses chips."""
+    needs = str(definition.get("needs_tpu", "auto"))
+    uses = bool(chip_holders.devices()) if needs == "auto" else needs == "true"
+    return _json(path.with_suffix(".env.json")) or {}, uses
+
+
+def _ports(
+    worker: int, hosts: Sequence[str], metadata: str, tried: Sequence[Tried]
+) -> Dict[str, Any]:
+    blocked = [[one.worker, one.port, one.result, one.what] for one in tried if one.blocked]
+    network = port_test.network_of(metadata) if blocked and metadata else ""
+    about = {"worker": worker, "hosts": [*hosts], "network": network}
+    return {**about, "tried": len(tried), "blocked": blocked[:_MOST_BLOCKED]}
 
 
 def runs(place: Place) -> List[Dict[str, Any]]:

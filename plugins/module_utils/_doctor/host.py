@@ -68,6 +68,7 @@ def _gathered(
         "units": gather.units,
         "runs": partial(gather.runs, place),
         "code": partial(gather.codes, place),
+        "peer_ports": partial(gather.peer_ports, place),
     }
     probes = [
         *(Probe(name, function, quick) for name, function in whole.items()),
@@ -177,7 +178,8 @@ def summary(facts: Mapping[str, Any]) -> Dict[str, Any]:
         run["run"]: {"definition": run["definition"], "attempt": run["attempt"]}
         for run in facts.get("runs", [])
     }
-    return {"venvs": records, "code": facts.get("code", {}), "runs": runs}
+    ports = facts.get("peer_ports", {})
+    return {"venvs": records, "code": facts.get("code", {}), "runs": runs, "ports": ports}
 
 
 def marker_path(place: Place) -> Path:

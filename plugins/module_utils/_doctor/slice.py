@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .._host.worker_ports import Tried, blocked_lines, firewall_command
 from .check import FAIL, SLICE, WARN, Case, Check, Facts, Hit, fine, hit, listed, skipped
 
 
@@ -96,6 +97,34 @@ def _runs(facts: Facts) -> Iterator[Hit]:
     return _same(facts, lambda said: said["runs"], _run_difference)
 
 
+def _ports(facts: Facts) -> Iterator[Hit]:
+    by_run: dict[str, list[Mapping[str, Any]]] = {}
+    for said in facts["hosts"].values():
+        for run, seen in said.get("ports", {}).items():
+            by_run.setdefault(run, []).append(seen)
+    if not by_run:
+        yield skipped("there is only one worker")
+    for run, told in sorted(by_run.items()):
+        yield from _ports_of(run, told, complete=len(told) == len(facts["workers"]))
+
+
+def _ports_of(run: str, told: list[Mapping[str, Any]], complete: bool) -> Iterator[Hit]:
+    """Say which ports of workers that are there cannot be reached."""
+    there = {one["worker"] for one in told}
+    tried = {
+        one["worker"]: [Tried(*row) for row in one["blocked"] if complete or row[0] in there]
+        for one in told
+    }
+    lines = blocked_lines(tried)
+    if not lines:
+        yield fine(f"{sum(one['tried'] for one in told)} tried", subject=run)
+        return
+    ports = {one.port for rows in tried.values() for one in rows}
+    network = next((one["network"] for one in told if one["network"]), "")
+    command = firewall_command(ports, told[0]["hosts"], network)
+    yield hit("blocked", subject=run, said="; ".join(lines), command=command)
+
+
 _APPLY = "Run: tpu-fleet apply --limit {group}"
 
 CHECKS: tuple[Check, ...] = (
@@ -114,6 +143,19 @@ CHECKS: tuple[Check, ...] = (
             "gone": Case(
                 FAIL, "{workers} cannot be checked", "See the rows of that worker for the reason."
             ),
+        },
+    ),
+    Check(
+        "worker_ports",
+        SLICE,
+        "whether the workers reach each other's ports, those that the runs need (docs/gang.md)",
+        _ports,
+        {
+            "blocked": Case(
+                FAIL,
+                "{said}; a start hangs there in silence",
+                "Open it, or choose another: {command}",
+            )
         },
     ),
     Check(

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import http.client
 import json
 import random
+import re
 import selectors
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from . import worker_ports
 from .worker_ports import (
@@ -39,6 +42,9 @@ RECORDS = Path("/var/lib/tpu-fleet/venvs")
 _ROOTS_PORTS = 1024
 # A gang admits only connections from ports of root's, as its own do.
 _SOURCES = range(512, 600)
+_NETWORK_OF = "/computeMetadata/v1/instance/network-interfaces/0/network"
+_NETWORK = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+_METADATA_SECONDS = 2.0
 _PACKAGES = ("jax", "jaxlib", "libtpu", "torch_xla", "torch_tpu")
 
 
@@ -148,14 +154,24 @@ def _read(path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def of_run(
-    definition: Mapping[str, Any],
-    env: Mapping[str, str],
-    chips: bool,
-    records: Path = RECORDS,
-    seconds: float = SECONDS,
-) -> list[Tried]:
-    """Test all ports that a run needs from this worker, by its definition and its variables.
+def network_of(metadata: str) -> str:
+    """Return the name of this machine's network by its metadata server; empty if not known."""
+    connection = http.client.HTTPConnection(urlsplit(metadata).netloc, timeout=_METADATA_SECONDS)
+    try:
+        connection.request("GET", _NETWORK_OF, headers={"Metadata-Flavor": "Google"})
+        answer = connection.getresponse()
+        name = answer.read(4096).decode("utf-8", "replace").strip().rpartition("/")[2]
+    except (http.client.HTTPException, OSError, ValueError):
+        return ""
+    finally:
+        connection.close()
+    return name if answer.status == 200 and _NETWORK.fullmatch(name) else ""
+
+
+def targets_of(
+    definition: Mapping[str, Any], env: Mapping[str, str], chips: bool, records: Path = RECORDS
+) -> list[Target]:
+    """Return what a worker of a run tries, by the run's definition and its variables.
 
     Returns nothing for what is no definition, or where the run has one worker.
     """
@@ -164,4 +180,33 @@ def of_run(
     except (KeyError, TypeError, ValueError):
         return []
     versions = versions_of(str(definition.get("venv") or ""), records)
-    return tried(targets(gang, needed(gang, versions, env, chips)), seconds)
+    return targets(gang, needed(gang, versions, env, chips))
+
+
+def of_run(
+    definition: Mapping[str, Any],
+    env: Mapping[str, str],
+    chips: bool,
+    records: Path = RECORDS,
+    seconds: float = SECONDS,
+) -> list[Tried]:
+    """Test all ports that a run needs from this worker."""
+    return tried(targets_of(definition, env, chips, records), seconds)
+
+
+def of_several(
+    wanted: Mapping[str, Sequence[Target]], seconds: float = SECONDS
+) -> dict[str, list[Tried]]:
+    """Test what several runs need at once, each connection one time; return it by run."""
+    places = {(one.address, one.port) for part in wanted.values() for one in part}
+    numbered = dict(enumerate(sorted(places)))
+    found = tried([Target(n, *place) for n, place in numbered.items()], seconds)
+    result = {numbered[one.worker]: one.result for one in found}
+    return {
+        run: [
+            Tried(one.worker, one.port, result[one.address, one.port], one.what)
+            for one in part
+            if (one.address, one.port) in result
+        ]
+        for run, part in wanted.items()
+    }

@@ -18,8 +18,6 @@ FIRST, SLICE, ALL = "worker 0", "workers of the slice", "all workers"
 OPEN, REFUSED, TIMEOUT, NO_ROUTE = "open", "refused", "timeout", "no route"
 """What a connection shows. Refused: the packets arrive, and no process listens now."""
 RESULTS = (OPEN, REFUSED, TIMEOUT, NO_ROUTE)
-AUTOMATIC = (8470, 8471, 8474, 8476)
-"""Ports that Google's own firewall rule for a slice opens (jax-ml/jax#35905)."""
 MOST = 512
 """Connections that one worker tries; of more workers each is tried by some."""
 _VERSION = re.compile(r"\d+")
@@ -247,19 +245,35 @@ def rows(tried: Iterable[Tried]) -> list[dict[str, Any]]:
 def blocked_lines(found: Mapping[int, Iterable[Tried]]) -> list[str]:
     """Say which workers cannot reach which port, in one line for each port.
 
-    `found` has what each worker tried. Where no packet arrives although the other worker is
-    there, a firewall is in between.
+    `found` has what each worker tried of workers that are there: where no packet arrives all the
+    same, a firewall is in between.
     """
-    by_port: dict[tuple[int, int, str, str], list[int]] = {}
+    by_port: dict[tuple[int, str, str], list[tuple[int, int]]] = {}
     for worker in sorted(found):
         for one in found[worker]:
             if one.blocked:
-                by_port.setdefault((one.worker, one.port, one.what, one.result), []).append(worker)
-    return [
-        f"{named(workers)} cannot reach worker {to}:{port}{f' ({what})' if what else ''}: "
-        f"{'a firewall' if result == TIMEOUT else 'no route'}"
-        for (to, port, what, result), workers in sorted(by_port.items())
-    ]
+                key = (one.port, one.what, one.result)
+                by_port.setdefault(key, []).append((worker, one.worker))
+    return [_blocked_line(*key, pairs) for key, pairs in sorted(by_port.items())]
+
+
+def _blocked_line(port: int, what: str, result: str, pairs: Sequence[tuple[int, int]]) -> str:
+    """Say which workers cannot reach a port; each pair is from one worker to another."""
+    to = sorted({there for _here, there in pairs})
+    where = f"worker {to[0]}:{port}" if len(to) == 1 else f"port {port} of {named(to)}"
+    why = "a firewall" if result == TIMEOUT else "no route"
+    use = f" ({what})" if what else ""
+    return f"{named([here for here, _there in pairs])} cannot reach {where}{use}: {why}"
+
+
+def advice(found: Mapping[int, Iterable[Tried]], hosts: Iterable[str], network: str = "") -> str:
+    """Say what is blocked, and the command that opens it; empty if all ports are reached."""
+    tried = {worker: list(of_worker) for worker, of_worker in found.items()}
+    lines = blocked_lines(tried)
+    ports = {one.port for some in tried.values() for one in some if one.result == TIMEOUT}
+    if ports:
+        lines.append(f"open it: {firewall_command(ports, hosts, network)}")
+    return "; ".join(lines)
 
 
 def named(workers: Sequence[int]) -> str:

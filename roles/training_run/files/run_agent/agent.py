@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 from .act import hang, metadata, processes, save_request, secrets, store, terminal
 from .act.archive_watch import Archive
 from .act.bucket_watch import BucketWatch
+from .act.chip_starts import ChipStarts
 from .act.chip_watch import ChipWatch
 from .act.definitions import load
 from .act.hand import CannotReach, Glance, Hand
+from .act.port_watch import PortWatch
 from .act.progress import Progress
 from .act.readiness import Readiness, marked
-from .decide import loss, maintenance, member, status, story
+from .decide import loss, maintenance, member, starts, status, story
 from .decide.config import Config
 from .decide.gang_state import (
+    CHIPS,
     GATHERING,
     INFRASTRUCTURE_CAUSES,
     PORT_TAKEN,
@@ -31,6 +34,7 @@ from .decide.gang_state import (
     TOLD_TO_STOP,
     Report,
 )
+from .decide.pace import Pace
 from .decide.run_states import ENDED, RUNNING
 from .talk import keys, systemd
 from .talk.journal import Journal
@@ -103,6 +107,9 @@ class Agent:
         self.chips = ChipWatch(self.config.user, chips_every, self.config.paths.root)
         self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
         self.hang = hang.Note(self.config, self.hand)
+        self.ports = PortWatch(self.config, self.memory.attempt)
+        self.chip_starts = ChipStarts(self.config, self.hand)
+        self.pace = Pace()
 
     def _take_from(self, before: Agent | None) -> None:
         """Take over what takes time to make, and the signals that came too late for the other."""
@@ -144,6 +151,7 @@ class Agent:
             self.client.close()
         self.parents_end.close()
         self.readiness.close()
+        self.ports.close()
         self.bucket.close()
         self.archive.close()
 
@@ -313,6 +321,7 @@ class Agent:
         self.bucket.look(time.monotonic(), running=not idle)
         self.archive.look(time.monotonic(), running=not idle, hurry=self.watch.preempted)
         self.chips.look(time.monotonic(), running=not idle)
+        self._look_at_ports()
         if idle:
             self._look_at_last_checkpoint()
             return
@@ -327,6 +336,27 @@ class Agent:
         self.memory, self.adrift = seen.memory, seen.adrift
         if not seen.alive:
             self._program_ended()
+
+    def _look_at_ports(self) -> None:
+        """Try the ports of the other workers where that is due."""
+        now, memory = time.monotonic(), self.memory
+        self.ports.look(self.order is not None and self.order.all_here)
+        age = self._start_age()
+        if memory.program == "running":
+            self.ports.look_at_start(now, age, memory.history)
+        if age is not None and age > starts.late_after(memory.history):
+            self.chip_starts.look_at_late_start(now)
+        if self.leader is None and now - self.answered > self.config.timing.lost:
+            self.ports.look_for_leader(now)
+        else:
+            self.ports.heard()
+
+    def _start_age(self) -> float | None:
+        """Return for how long the program runs without a step; None if it has come to one."""
+        memory = self.memory
+        if memory.program != "running" or memory.start is None or memory.first_step is not None:
+            return None
+        return max(0.0, time.time() - memory.start)
 
     def _look_at_last_checkpoint(self) -> None:
         """Note what a bucket is seen to have after the program's end."""
@@ -373,6 +403,7 @@ class Agent:
     def _take_in_progress(self, now: float) -> None:
         self.progress.look(now, self.glance, self.bucket.found or self.glance.checkpoints)
         seen = self.progress
+        self.pace.look(now, seen.step, seen.loss)
         self.losses = loss.judged(self.losses, seen.loss, seen.step, time.time())
         self.losses = loss.with_checkpoint(self.losses, seen.saved_steps, seen.saved_at)
 
@@ -417,9 +448,12 @@ class Agent:
         # Also where it was stopped because another worker's program failed for the same reason.
         look = failed and cause not in INFRASTRUCTURE_CAUSES
         taken = self.readiness.strangers_port() if look else ""
-        cause = PORT_TAKEN if taken else cause
-        self.memory = status.ended(self.memory, cause, time.time(), note=taken)
-        self.tail = [taken] if taken else self.journal.tail() if failed else []
+        starts_only = look and not taken and self.memory.first_step is None
+        chips = self.chip_starts.failure(self.memory.attempt) if starts_only else ""
+        cause = PORT_TAKEN if taken else CHIPS if chips else cause
+        note = taken or (f"{CHIPS}: {chips}" if chips else "")
+        self.memory = status.ended(self.memory, cause, time.time(), note=note)
+        self.tail = [taken or chips] if note else self.journal.tail() if failed else []
         self.signalled, self.cause, self.adrift = None, "", False
         self.hang.forget()
         self.readiness.forget()
@@ -447,8 +481,14 @@ class Agent:
             tail=self.tail if self.order_phase() in (RUNNING, STOPPING) else [],
             checkpoint=maintenance.due(self.watch.notice, time.time(), lead) if asking else "",
             **self.readiness.for_report(),
+            stepped=self.memory.first_step is not None,
+            opened=self.chip_starts.opened,
+            pace=self.pace.seconds if running else 0.0,
+            losses=self.pace.losses if running else [],
+            **self.ports.for_report(),
         )
         if self.leader is not None:
+            self.leader.network = self.watch.network
             self.leader.saved_at = self.memory.saved_at if self.bucket.found else None
             self.order = self.leader.exchange(report)
             self.answered = sent
@@ -500,6 +540,9 @@ class Agent:
         self.born = time.monotonic()
         self.signalled, self.cause, self.tail = None, "", []
         self.progress.begin(self.born)
+        self.ports.begin()
+        self.chip_starts.begin()
+        self.pace = Pace()
         self.readiness.forget()
         self.journal.tell(self.memory, "attempt-started")
         try:
@@ -593,10 +636,11 @@ class Agent:
             self.client.problem if self.client else "",
             *self.refusals.shown(),
         ]
+        stand_out = self.leader.stand_out() if self.leader and self.config.workers > 1 else []
         shown = status.compose(
             self.config,
             self.memory,
-            reason=self._reason(local),
+            reason="; ".join(part for part in (self._reason(local), *stand_out) if part),
             problems=[text for text in problems if text],
             agent_pid=os.getpid(),
             dropped=self.glance.dropped_bytes,
@@ -607,16 +651,31 @@ class Agent:
             bucket=self.bucket.shown(),
             archive=self.archive.shown(),
             chips=self.chips.found,
+            bad_chips=self._bad_chips(),
+            stand_out=stand_out,
         )
         self.kept.save(shown)
         systemd.tell(f"{shown['state']}, attempt {shown['attempt']}. {shown['reason']}".strip())
+
+    def _bad_chips(self) -> dict[str, Any] | None:
+        """Return how many starts failed for the chips of this worker, and why; None without any."""
+        for worker, times, said in self.order.bad_chips if self.order else ():
+            if worker == self.config.worker:
+                return {"times": times, "said": said}
+        return None
+
+    def _late(self) -> str:
+        """Say that the start takes longer than its usual time."""
+        age = self._start_age()
+        return "" if age is None else starts.said(age, self.memory.history)
 
     def _reason(self, local: member.Local) -> str:
         if self.leaving and self.order_phase() not in ENDED:
             return TOLD_TO_STOP
         if self.leader is None and local.silence > self.config.timing.lost:
-            return "worker 0 is not there"
+            why = f": {self.ports.leader_found}" if self.ports.leader_found else ""
+            return f"worker 0 is not there{why}"
         if self.order is None:
             return "waiting for worker 0"
-        parts = (self.order.reason, self.deaf, self.order.waiting)
+        parts = (self.order.reason, self.deaf, self.order.waiting, self._late(), self.order.hint)
         return "; ".join(part for part in parts if part)

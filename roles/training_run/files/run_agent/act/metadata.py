@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from ..decide.maintenance import Notice, notice
 from ..decide.values import json_object
+from .port_test import network_of
 
 _ROOT = "/computeMetadata/v1/instance/"
 _TIMEOUT = 5.0
@@ -56,6 +57,7 @@ class Watch:
         self.notice: Notice | None = None
         self.known = False  # whether the server ever answered
         self.preempted = False
+        self.network = ""
         self.about = (url, every)
         self._url, self._every, self._look, self._goes = url, every, look, goes
         self._closed = threading.Event()
@@ -72,6 +74,7 @@ class Watch:
             try:
                 self.notice = notice(*self._look(self._url))
                 self.known = True
+                self.network = self.network or network_of(self._url)
                 self.preempted = self._goes(self._url)
                 pause = self._every
             except OSError:

@@ -16,9 +16,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from . import chips
 from .durations import long
 from .gang_state import GATHERING, STOPPING, Gang, Policy, Reports
-from .reports import absent, crash, done, fenced, obstructed, silence, trouble, unaware, unequal
+from .reports import (
+    absent,
+    chips_failed,
+    crash,
+    done,
+    fenced,
+    obstructed,
+    shut,
+    silence,
+    stepped,
+    testing,
+    trouble,
+    unaware,
+    unequal,
+)
 from .run_states import ENDED, FAILED, RUNNING, SUCCEEDED
 
 
@@ -54,6 +69,8 @@ def again(gang: Gang, owner: str) -> Gang:
         phase=GATHERING,
         reason="asked to try again",
         failures=[],
+        bad_chips={},
+        chips_said={},
         obstructed=0,
         not_before=0.0,
         final=False,
@@ -121,7 +138,25 @@ def _while_running(gang: Gang, reports: Reports, policy: Policy) -> Gang:
             hung=quiet,
             tail=[],
         )
+    if gang.bad_chips and stepped(gang, reports):
+        gang = replace(gang, bad_chips={}, chips_said={})
     return _ask_to_save(gang, reports)
+
+
+def _with_chips(gang: Gang, reports: Reports, now: float) -> Gang:
+    """Count at which workers the attempt that has ended failed for their chips."""
+    if stepped(gang, reports):
+        return replace(gang, bad_chips={}, chips_said={})
+    said = {
+        report.worker: report.tail[-1]
+        for report, _age in reports.values()
+        if chips_failed(gang, report) and report.tail
+    }
+    said |= dict.fromkeys(shut(gang, reports), "its program did not open its chips")
+    counted = chips.counted(gang.bad_chips, sorted(said), now)
+    words = {**gang.chips_said, **{str(worker): text for worker, text in said.items()}}
+    known = {worker: text for worker, text in words.items() if worker in counted}
+    return replace(gang, bad_chips=counted, chips_said=known)
 
 
 def _interrupted(gang: Gang, reports: Reports, reason: str) -> Gang:
@@ -169,7 +204,7 @@ def _while_stopping(gang: Gang, reports: Reports, now: float, policy: Policy) ->
         return gang
     if unaware(gang, reports, policy):
         return gang
-    gang = replace(gang, hung=0.0)
+    gang = _with_chips(replace(gang, hung=0.0), reports, now)
     if gang.infrastructure:
         pause = _pause(gang.obstructed, policy)
         return replace(
@@ -257,7 +292,7 @@ def _not_ready(gang: Gang, reports: Reports, policy: Policy) -> list[str]:
             parts.append(f"worker {worker}: {report.blocked}")
     if not parts and any(reports[worker][0].no_turn for worker in range(policy.workers)):
         parts = ["the TPU is about to be taken"]
-    parts = parts or unequal(reports, policy)
+    parts = parts or unequal(reports, policy) or testing(reports, policy)
     return parts or unaware(gang, reports, policy)
 
 

@@ -15,6 +15,7 @@ PHASES = (GATHERING, RUNNING, STOPPING, SUCCEEDED, FAILED)
 TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
 HUNG, FENCED, ADRIFT = "hung", "fenced", "lost its terminal"
 NOT_STARTED, PORT_TAKEN = "could not be started", "its port was taken"
+CHIPS = "its chips did not initialise"
 INFRASTRUCTURE_CAUSES = (
     TOLD_TO_STOP,
     LEADER_LOST,
@@ -23,10 +24,11 @@ INFRASTRUCTURE_CAUSES = (
     ADRIFT,
     NOT_STARTED,
     PORT_TAKEN,
+    CHIPS,
 )
 # What another process on the machine can bring about again at once: such an attempt is no failure
 # of the program, and the next one comes later each time.
-OBSTRUCTED = (NOT_STARTED, PORT_TAKEN)
+OBSTRUCTED = (NOT_STARTED, PORT_TAKEN, CHIPS)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,12 @@ class Report:
     checkpoint: str = ""  # why the programs should save what they have
     queue: dict[str, Any] | None = None  # the run that has the TPU before us
     no_turn: bool = False  # the TPU is not ours yet
+    testing: bool = False  # its first attempt waits until the ports of the others were tried
+    stepped: bool = False  # whether the program of its last attempt has come to a step
+    opened: bool | None = None  # whether a program that is late has opened its chips
+    pace: float = 0.0  # seconds of a step of its program; 0 while not known
+    losses: list[list[Any]] = field(default_factory=list)  # [step, loss] of its last steps
+    unreached: list[list[Any]] = field(default_factory=list)  # [worker, port, result, what for]
 
     @property
     def idle(self) -> bool:
@@ -89,6 +97,8 @@ class Gang:
     asked: list[str] = field(default_factory=list)  # why this attempt was asked to save
     builds: dict[str, str] = field(default_factory=dict)  # with which the attempt began
     fenced: bool = False  # whether another gang has the checkpoints: nothing may be saved any more
+    bad_chips: dict[str, list[float]] = field(default_factory=dict)  # starts that they failed
+    chips_said: dict[str, str] = field(default_factory=dict)  # what was said of them last
     yields: bool = False  # of several slices, one is taken: none is kept from others meanwhile
 
     @property

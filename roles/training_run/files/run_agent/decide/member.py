@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .gang_state import ADRIFT, HUNG, LEADER_LOST, TOLD_TO_STOP
@@ -30,6 +30,9 @@ class Order:
     fenced: bool = False  # another gang has the checkpoints: the attempt is killed, without grace
     guards: bool = False  # worker 0's program runs, so it reads the fence, and all others need not
     stuck: bool = False  # it could not start, for long by now; said where it has several slices
+    all_here: bool = False  # all workers are there: their ports can be tried
+    hint: str = ""  # what keeps the program from its first step, and the remedy
+    bad_chips: list[list[Any]] = field(default_factory=list)  # [worker, starts failed, why]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from .gang_state import FENCED, INFRASTRUCTURE_CAUSES, OBSTRUCTED, Gang, Policy, Report, Reports
+from . import chips
+from .gang_state import (
+    CHIPS,
+    FENCED,
+    INFRASTRUCTURE_CAUSES,
+    OBSTRUCTED,
+    Gang,
+    Policy,
+    Report,
+    Reports,
+)
 from .run_states import RUNNING
 
 Seen = tuple[Report, float] | None
@@ -33,6 +43,12 @@ def unaware(gang: Gang, reports: Reports, policy: Policy) -> list[str]:
     return [f"worker {worker} has not answered yet" for worker in late]
 
 
+def testing(reports: Reports, policy: Policy) -> list[str]:
+    """Say which workers still try the ports of the others, which takes a few seconds at most."""
+    workers = [worker for worker in range(policy.workers) if reports[worker][0].testing]
+    return [f"worker {worker} tests the ports of the others" for worker in workers]
+
+
 def unequal(reports: Reports, policy: Policy) -> list[str]:
     """Say who has another version of the code or the environment than worker 0."""
     usual = reports[0][0].builds
@@ -58,10 +74,34 @@ def trouble(worker: int, gang: Gang, reports: Reports, policy: Policy) -> list[s
         return [f"worker {worker} has another definition of the run"]
     if report.boot_id != gang.boots.get(str(worker), report.boot_id):
         return [f"worker {worker} rebooted"]
+    if chips_failed(gang, report) and len(gang.bad_chips.get(str(worker), [])) >= chips.MOST:
+        return []  # so often that it ends the run: its program may be the cause
     if report.last_started == gang.attempt and report.cause in INFRASTRUCTURE_CAUSES:
         why = f": {report.tail[-1]}" if report.cause in OBSTRUCTED and report.tail else ""
         return [f"worker {worker}: {report.cause}{why}"]
     return []
+
+
+def chips_failed(gang: Gang, report: Report) -> bool:
+    """Say whether a worker's program ended because its chips did not initialise."""
+    return report.last_started == gang.attempt and report.cause == CHIPS
+
+
+def shut(gang: Gang, reports: Reports) -> list[int]:
+    """Return the worker that alone has not opened its chips, in a start that is late."""
+    opened = {
+        worker: report.opened
+        for worker, (report, _age) in reports.items()
+        if report.last_started == gang.attempt
+    }
+    return [worker for worker in sorted(opened) if chips.shut(opened, worker)]
+
+
+def stepped(gang: Gang, reports: Reports) -> bool:
+    """Say whether a program of the gang's attempt has come to a step."""
+    return any(
+        report.stepped and report.last_started == gang.attempt for report, _age in reports.values()
+    )
 
 
 def obstructed(gang: Gang, reports: Reports) -> bool:

@@ -172,6 +172,7 @@ def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
         "signal": memory.signal,
         "cause": note or cause,
         "first_step": memory.first_step,
+        "first_step_at": memory.first_step_at,
         "step": step_of_attempt(memory),
     }
     history = [*memory.history, entry][-_HISTORY:]
@@ -233,6 +234,8 @@ def compose(
     bucket: dict[str, Any] | None = None,
     archive: dict[str, Any] | None = None,
     chips: dict[str, Any] | None = None,
+    bad_chips: dict[str, Any] | None = None,
+    stand_out: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the status file's content."""
     shown = dict(
@@ -243,6 +246,8 @@ def compose(
         bucket=bucket,
         archive=archive,
         chips=chips,
+        bad_chips=bad_chips,
+        stand_out=stand_out or [],
         loss_trouble=memory.loss_watch.get("trouble"),
         definition=config.definition,
         user=config.user,

@@ -8,16 +8,19 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
+from ..act import worker_ports
 from ..act.store import Kept
-from ..decide import gang, gang_state, reports, story
+from ..act.worker_ports import Tried
+from ..decide import gang, gang_state, reports, stand_out, story
 from ..decide.config import Config
 from ..decide.gang_state import GATHERING, STOPPING, Gang, Policy, Report
 from ..decide.inbox import Inbox
 from ..decide.member import Order
-from ..decide.run_states import FAILED
+from ..decide.run_states import FAILED, RUNNING
 from ..decide.values import one_line
 from .clock import GangClock
 
+_BAD_CHIPS = 20
 _SAVE_SECONDS = 300.0  # of the clock, when nothing else is new
 
 
@@ -33,6 +36,8 @@ class Leader:
         self.config = config
         self.saved_at: float | None = None
         """When the newest checkpoint in a bucket was written, for the other workers' status."""
+        self.network = ""
+        """The name of the machine's network, as far as it is known."""
         self._lock = threading.Lock()
         self._told: list[dict[str, Any]] = []
         self._unready_since = time.monotonic()
@@ -48,6 +53,8 @@ class Leader:
             hang_seconds=config.hang_seconds,
             no_retry_exit_codes=tuple(config.no_retry_exit_codes),
         )
+        self._stand_out = stand_out.Watch()
+        self._stand_out_of = 0
         self._inbox = Inbox(self.policy, time.monotonic())
         data = self._kept.load()
         self._clock = GangClock(data or {}, boot_id)
@@ -123,7 +130,49 @@ class Leader:
             fenced=state.fenced,
             guards=0 in seen and seen[0][0].program == "running",
             stuck=bool(self.config.slices) and self._is_stuck(seen),
+            all_here=not reports.absent(seen, self.policy),
+            hint=self._hint(seen),
+            bad_chips=[
+                [int(worker), len(times), state.chips_said.get(worker, "")]
+                for worker, times in list(state.bad_chips.items())[:_BAD_CHIPS]
+            ],
         )
+
+    def _hint(self, seen: gang_state.Reports) -> str:
+        """Say what may keep the program from its first step."""
+        shut = reports.shut(self.gang, seen) if self.gang.phase == RUNNING else []
+        opened = [f"worker {worker} has not opened its chips, the others have" for worker in shut]
+        return "; ".join(part for part in (*opened, self._unreached(seen)) if part)
+
+    def _unreached(self, seen: gang_state.Reports) -> str:
+        """Say which workers cannot reach which ports of others that are there."""
+        lost = self.policy.lost_seconds
+        here = {worker for worker, (_report, age) in seen.items() if age <= lost}
+        found = {
+            worker: [Tried(*one) for one in seen[worker][0].unreached if one[0] in here]
+            for worker in here
+        }
+        return worker_ports.advice(found, self.config.hosts, self.network)
+
+    def stand_out(self) -> list[str]:
+        """Name the workers that stand out from the others, and by what."""
+        with self._lock:
+            now = time.monotonic()
+            seen = self._inbox.seen(self.gang, now)
+            if self._stand_out_of != self.gang.attempt or self.gang.phase != RUNNING:
+                self._stand_out, self._stand_out_of = stand_out.Watch(), self.gang.attempt
+            at_work = {
+                worker: report
+                for worker, (report, age) in seen.items()
+                if report.last_started == self.gang.attempt and age <= self.policy.lost_seconds
+            }
+            paces = {worker: report.pace for worker, report in at_work.items()}
+            losses = {
+                worker: [(int(step), str(loss)) for step, loss in report.losses]
+                for worker, report in at_work.items()
+            }
+            self._stand_out = self._stand_out.seen(paces, losses, now)
+            return self._stand_out.lines()
 
     def again(self) -> None:
         """Let a run that had ended be tried once more."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..act.worker_ports import RESULTS
 from ..decide.gang_state import PHASES, Report
 from ..decide.member import Order
 from ..decide.values import MOST_ATTEMPTS, is_whole
@@ -114,6 +115,28 @@ def _queue(value: Any) -> bool:
     return text(100)(value["behind"]) and text(100)(value["user"]) and number(1e12)(value["since"])
 
 
+def _unreached(value: Any) -> bool:
+    return _rows(value, whole(0, 65535), whole(1, 65535), one_of(*RESULTS), text(_LINE))
+
+
+def _losses(value: Any) -> bool:
+    return _rows(value, whole(-(10**15), 10**15), text(40))
+
+
+def _bad_chips(value: Any) -> bool:
+    return _rows(value, whole(0, 65535), whole(1, 1000), text(_LINE))
+
+
+def _rows(value: Any, *rules: Check) -> bool:
+    """Return whether a value is a list of a few lists, each of values that have these rules."""
+    return (
+        isinstance(value, list)
+        and len(value) <= _LINES
+        and all(isinstance(row, list) and len(row) == len(rules) for row in value)
+        and all(check(part) for row in value for check, part in zip(rules, row, strict=True))
+    )
+
+
 _SECONDS = number(1e10)
 _ATTEMPT = whole(0, MOST_ATTEMPTS)
 
@@ -140,6 +163,12 @@ REPORT: dict[str, Check] = {
     "checkpoint": text(_LINE),
     "queue": maybe(_queue),
     "no_turn": flag,
+    "testing": flag,
+    "stepped": flag,
+    "opened": maybe(flag),
+    "pace": _SECONDS,
+    "losses": _losses,
+    "unreached": _unreached,
 }
 ORDER: dict[str, Check] = {
     "phase": one_of(*PHASES),
@@ -157,6 +186,9 @@ ORDER: dict[str, Check] = {
     "fenced": flag,
     "guards": flag,
     "stuck": flag,
+    "all_here": flag,
+    "hint": text(_TEXT),
+    "bad_chips": _bad_chips,
 }
 _LONGEST = {"waiting": _TEXT * 4, "tail": _LINE, "checkpoint": _LINE, "builds": _LINE}
 

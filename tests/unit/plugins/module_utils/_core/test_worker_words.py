@@ -202,6 +202,24 @@ def test_a_package_of_a_strange_name_refuses_no_finding() -> None:
     assert found["compare"]["venvs"]["train"]["packages"] == {"jax": "0.4"}
 
 
+def test_what_a_worker_tried_of_ports_is_read_or_refused() -> None:
+    row = [0, 8482, "timeout", "JAX's coordinator"]
+    seen = {"worker": 1, "hosts": ["10.0.0.2"], "network": "lab", "tried": 3, "blocked": [row]}
+    checked = {"check": "disk", "status": "ok", "says": "", "remedy": ""}
+
+    def read(**more: Any) -> Any:
+        compare = {"ports": {"demo": {**seen, **more}}}
+        answer = {"findings": [checked], "compare": compare}
+        return words.doctor_answer("w", answer)["compare"]["ports"]["demo"]
+
+    assert read() == seen
+    for bad in ([0, 8482, "closed", ""], [0, 0, "timeout", ""], [0, 1], ["0", 1, "timeout", ""]):
+        with pytest.raises(AnswerError):
+            read(blocked=[bad])
+    with pytest.raises(AnswerError):
+        read(hosts=["$(reboot)"])
+
+
 def test_the_log_of_a_refused_run_is_readable() -> None:
     line = json.dumps({"run": {"run": "alices", "pid": -5, "log_path": "/var/log/x"}}).encode()
     found = words.piece("w", line, 10).run

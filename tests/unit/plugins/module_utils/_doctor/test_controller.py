@@ -282,6 +282,13 @@ def slice_of(*said: dict[str, Any], workers: int = 0) -> dict[str, Any]:
     return {"workers": names, "hosts": dict(zip(names, said)), "group": "tpu_slice_s"}  # noqa: B905
 
 
+def with_ports(worker: int, *blocked: list[Any]) -> dict[str, Any]:
+    """Return what a worker says that has tried the ports of run digits."""
+    hosts, network = ["10.0.0.2", "10.0.0.3"], "lab"
+    seen = {"worker": worker, "hosts": hosts, "network": network, "tried": 3}
+    return {**SAID, "ports": {"digits": {**seen, "blocked": [*blocked]}}}
+
+
 OTHER = {"python": "3.12.1", "packages": {"jax": "0.11.0", "numpy": "2.3"}}
 SLICES: list[tuple[dict[str, Any], list[str], str]] = [
     (slice_of(SAID, SAID, SAID), [], ""),
@@ -308,6 +315,17 @@ SLICES: list[tuple[dict[str, Any], list[str], str]] = [
         ["same_runs differ warn"],
         "another definition",
     ),
+    (
+        slice_of(with_ports(0), with_ports(1, [0, 8482, "timeout", "JAX's coordinator"])),
+        ["worker_ports blocked fail"],
+        "worker 1 cannot reach worker 0:8482 (JAX's coordinator): a firewall; a start hangs",
+    ),
+    # Of a worker that cannot be checked nothing is known.
+    (
+        slice_of(with_ports(1, [0, 8482, "timeout", ""]), workers=2),
+        ["all_workers missing fail"],
+        "w1",
+    ),
     # They begin an attempt one after the other.
     (slice_of(SAID, {**SAID, "runs": {"digits": {"definition": "d1", "attempt": 4}}}), [], ""),
 ]
@@ -318,6 +336,21 @@ def test_a_slice(found: dict[str, Any], cases: list[str], words: str) -> None:
     assert bad(SLICE_CHECKS, found) == {tuple(case.split()) for case in cases}
     said = [row.says for row in examine(SLICE_CHECKS, found) if row.status in ("warn", "fail")]
     assert not cases or words in said[0]
+
+
+def test_what_is_blocked_has_its_command() -> None:
+    said = slice_of(with_ports(0), with_ports(1, [0, 8482, "timeout", ""]))
+    (row,) = [row for row in examine(SLICE_CHECKS, said) if row.check == "worker_ports"]
+    assert row.remedy == (
+        "Open it, or choose another: gcloud compute firewall-rules create tpu-fleet-workers "
+        "--network=lab --allow=tcp:8482 --source-ranges=10.0.0.0/24"
+    )
+    (row,) = [
+        row
+        for row in examine(SLICE_CHECKS, slice_of(with_ports(0), with_ports(1)))
+        if row.check == "worker_ports"
+    ]
+    assert (row.status, row.subject, row.says) == ("ok", "digits", "6 tried")
 
 
 def test_every_case_of_every_check_is_in_a_table() -> None:
@@ -467,7 +500,7 @@ def test_what_cannot_be_looked_at_is_a_row_and_hides_nothing() -> None:
     (failed,) = [line for line in found["rows"] if line["check"] == "doctor"]
     assert failed["says"] == "could not be checked: /usr/bin/python3: not found and more"
     assert "pair-w9, pair-w10 of 3 workers cannot" in str(found["rows"])
-    assert found["lines"][-1] == "3 fail, 0 to look at, 2 ok, 3 skipped"
+    assert found["lines"][-1] == "3 fail, 0 to look at, 2 ok, 4 skipped"
 
 
 def test_a_controller_that_cannot_look_is_a_row_too() -> None:

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import port_test
 from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports import Target, rows
-
-
-@contextlib.contextmanager
-def deaf_port(address: str = "127.0.0.1") -> Iterator[int]:
-    """Give a port whose packets the kernel drops, as a firewall does: its queue is full."""
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(socket.socket())
-        server.bind((address, 0))
-        server.listen(0)
-        for _ in range(3):
-            one = stack.enter_context(socket.socket())
-            one.setblocking(False)
-            one.connect_ex(server.getsockname())
-        yield server.getsockname()[1]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+from ports import deaf_port, free_port
 
 
 def test_what_each_port_shows() -> None:

@@ -17,6 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports impor
     Gang,
     Need,
     Tried,
+    advice,
     blocked_lines,
     firewall_command,
     named,
@@ -122,10 +123,26 @@ def test_what_is_blocked_is_said_once_for_each_port() -> None:
         3: [Tried(2, 8471, NO_ROUTE)],
     }
     assert blocked_lines(found) == [
-        "workers 1-2 cannot reach worker 0:8482 (JAX's coordinator): a firewall",
         "worker 3 cannot reach worker 2:8471: no route",
+        "workers 1-2 cannot reach worker 0:8482 (JAX's coordinator): a firewall",
     ]
     assert blocked_lines({1: [Tried(0, 1, REFUSED), Tried(0, 2, OPEN)]}) == []
+
+
+def test_a_port_that_is_blocked_everywhere_is_one_line() -> None:
+    found = {me: [Tried(to, 8471, TIMEOUT) for to in range(3) if to != me] for me in range(3)}
+    assert blocked_lines(found) == ["workers 0-2 cannot reach port 8471 of workers 0-2: a firewall"]
+
+
+def test_the_advice_has_the_command() -> None:
+    found = {1: [Tried(0, 8482, TIMEOUT), Tried(0, 8471, NO_ROUTE)], 2: [Tried(0, 1, OPEN)]}
+    assert advice(found, ["10.0.0.2"], "lab") == (
+        "worker 1 cannot reach worker 0:8471: no route; "
+        "worker 1 cannot reach worker 0:8482: a firewall; open it: "
+        "gcloud compute firewall-rules create tpu-fleet-workers --network=lab "
+        "--allow=tcp:8482 --source-ranges=10.0.0.0/24"
+    )
+    assert advice({1: [Tried(0, 1, REFUSED)]}, ["10.0.0.2"]) == ""
 
 
 def test_workers_are_named() -> None:

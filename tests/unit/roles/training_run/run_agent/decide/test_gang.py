@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from run_agent.decide import gang, reports
 from run_agent.decide.gang_state import (
+    CHIPS,
     FAILED,
     FENCED,
     GATHERING,
@@ -420,3 +421,60 @@ def test_all_are_asked_to_save_once_for_each_reason() -> None:
     # The next attempt may be asked again: what it did since is not saved.
     again = replace(twice, phase=GATHERING)
     assert after(again, report(0, program="none"), report(1, program="none")).asked == []
+
+
+BAD: dict[str, Any] = {**CRASHED, "cause": CHIPS, "tail": ["open(/dev/vfio/0): busy"]}
+
+
+def test_a_first_attempt_waits_for_the_test_of_the_ports() -> None:
+    new = Gang("def", "id")
+    idle: dict[str, Any] = {"program": "none", "last_started": 0}
+    waiting = after(new, report(0, **idle), report(1, testing=True, **idle))
+    assert waiting.phase == GATHERING
+    seen = {
+        worker: (report(worker, testing=worker == 1, heard=new.token, **idle), 0.0)
+        for worker in (0, 1)
+    }
+    assert gang.waiting_for(new, seen, POLICY) == "worker 1 tests the ports of the others"
+    assert after(new, report(0, **idle), report(1, **idle)).phase == RUNNING
+
+
+def test_chips_that_do_not_initialise_are_no_failure_of_the_program() -> None:
+    stopping = after(AT_WORK, report(0), report(1, **BAD))
+    assert (stopping.phase, stopping.infrastructure) == (STOPPING, True)
+    assert stopping.reason == f"worker 1: {CHIPS}: open(/dev/vfio/0): busy"
+    over = after(stopping, report(0, **CRASHED), report(1, **BAD))
+    assert over.failures == []
+    assert over.bad_chips == {"1": [1000]}
+    assert over.chips_said == {"1": "open(/dev/vfio/0): busy"}
+
+
+def test_also_where_the_victim_was_seen_first() -> None:
+    stopping = after(AT_WORK, report(0, **CRASHED), report(1))
+    assert not stopping.infrastructure
+    over = after(stopping, report(0, **CRASHED), report(1, **BAD))
+    assert (over.failures, over.bad_chips) == ([], {"1": [1000]})
+
+
+def test_starts_that_chips_fail_are_forgotten_at_a_step() -> None:
+    known = replace(AT_WORK, bad_chips={"1": [1.0, 2.0]}, chips_said={"1": "busy"})
+    assert after(known, report(0), report(1)).bad_chips == {"1": [1.0, 2.0]}
+    at_work = after(known, report(0, stepped=True), report(1))
+    assert (at_work.phase, at_work.bad_chips, at_work.chips_said) == (RUNNING, {}, {})
+    stopping = replace(known, phase=STOPPING)
+    ended = after(stopping, report(0, stepped=True, **CRASHED), report(1, **CRASHED))
+    assert ended.bad_chips == {}
+
+
+def test_chips_that_fail_again_and_again_end_the_run_at_last() -> None:
+    often = replace(AT_WORK, bad_chips={"1": [990.0 + n for n in range(5)]})
+    stopping = after(often, report(0), report(1, **BAD))
+    assert (stopping.infrastructure, stopping.reason) == (False, "worker 1: exit code 1")
+
+
+def test_a_worker_that_alone_did_not_open_its_chips_is_counted() -> None:
+    stopping = replace(AT_WORK, phase=STOPPING)
+    over = after(stopping, report(0, opened=True, **CRASHED), report(1, opened=False, **CRASHED))
+    assert list(over.bad_chips) == ["1"]
+    none = after(stopping, report(0, opened=False, **CRASHED), report(1, opened=False, **CRASHED))
+    assert none.bad_chips == {}

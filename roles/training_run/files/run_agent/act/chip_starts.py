@@ -1,0 +1,54 @@
+"""Whether the run's program gets its chips: what it printed when it failed, and what it opened."""
+
+from __future__ import annotations
+
+from ..decide import chips
+from ..decide.config import Config
+from ..decide.run_states import MARK
+from . import chip_holders, preparation, terminal
+from .hand import CannotReach, Hand
+
+_AGAIN = 60.0
+_BYTES = 64 * 1024
+
+
+class ChipStarts:
+    """Looks at one attempt after the other."""
+
+    def __init__(self, config: Config, hand: Hand) -> None:
+        self._config = config
+        self._hand = hand
+        self._next = 0.0
+        self.opened: bool | None = None
+        """Whether a late start has opened its chips; None while that is not known."""
+
+    def begin(self) -> None:
+        """Forget the attempt before."""
+        self.opened, self._next = None, 0.0
+
+    def look_at_late_start(self, now: float) -> None:
+        """See whether a program that is late has opened its chips."""
+        if now >= self._next and preparation.needs_tpu(self._config):
+            self._next = now + _AGAIN
+            uid = terminal.uid_of(self._config.user)
+            self.opened = any(one.uid == uid for one in self._holders())
+
+    def failure(self, attempt: int) -> str:
+        """Return why the chips failed a program that has just ended; empty if they did not."""
+        if not preparation.needs_tpu(self._config):
+            return ""
+        try:
+            text = self._hand.tail(self._config.paths.log, _BYTES).decode("utf-8", "replace")
+        except CannotReach:
+            return ""
+        lines = text.splitlines()
+        begins = f" attempt {attempt} of {self._config.run} begins "
+        begun = [n for n, line in enumerate(lines) if line.startswith(MARK) and begins in line]
+        said = chips.said(lines[begun[-1] :] if begun else lines)
+        uid = terminal.uid_of(self._config.user)
+        # Another process that holds them is named where the next attempt waits for it.
+        return "" if any(one.uid != uid for one in self._holders()) else said
+
+    def _holders(self) -> list[chip_holders.Holder]:
+        root = self._config.paths.root
+        return chip_holders.holders(root)[0] if chip_holders.devices(root) else []

@@ -38,6 +38,7 @@ GROUPS = {
     },
     "Follow the runs": {
         "runs": ("commands.runs", "runs"),
+        "why": ("commands.why", "why"),
         "logs": ("commands.logs", "logs"),
         "checkpoints": ("commands.checkpoints", "checkpoints"),
         "attach": ("commands.attach", "attach"),

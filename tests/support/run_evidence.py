@@ -163,7 +163,9 @@ def case(*told: dict[str, Any] | str | Worker) -> Case:
     return Case("digits", "pod", tuple(worker(one) for one in told))
 
 
-def with_odd(one: dict[str, Any] | str, count: int = 4, others: Frames | None = None) -> Case:
+def with_odd(
+    one: dict[str, Any] | str | Worker, count: int = 4, others: Frames | None = None
+) -> Case:
     """Return a run whose last worker is `one`, while all others wait in an all-reduce."""
     waiting = [seen(number, others or ALL_REDUCE) for number in range(count - 1)]
     return case(*waiting, one)

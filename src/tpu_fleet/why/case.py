@@ -30,8 +30,8 @@ class Worker:
     host: str
     evidence: Evidence | None = None
     absent: str = ""
-    refused: bool = False
-    """Whether it answered, with evidence that is not accepted."""
+    lack: str = "no_answer"
+    """The cause of that, a key of CAUSES."""
     address: str = ""
     """Its internal address, for the command that opens a port."""
 

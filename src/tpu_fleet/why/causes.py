@@ -85,6 +85,20 @@ CAUSES = {
         "Find out what is wrong with the machine; a lost one is recreated by tpu-fleet repair.",
         "tpu-fleet doctor",
     ),
+    "run_missing": Cause(
+        "worker does not have the run",
+        79,
+        "one worker does not have the declaration of the run, and the others have it",
+        "Apply the fleet file to it.",
+        "tpu-fleet apply",
+    ),
+    "old_agent": Cause(
+        "run agent is older",
+        15,
+        "a worker's run agent is missing, or of an earlier version without this command",
+        "Apply the fleet file to it.",
+        "tpu-fleet apply",
+    ),
     "bad_answer": Cause(
         "worker's answer is refused",
         20,

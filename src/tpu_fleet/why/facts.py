@@ -79,8 +79,8 @@ def waiting_for(case: Case, those: Sequence[Worker]) -> str:
 
 def _absent(case: Case, one: Worker) -> Finding:
     says = one.absent.rstrip(".")
-    if one.refused:
-        return finding(case, "bad_answer", f"worker {one.number}: {says}", [one])
+    if one.lack != "no_answer":
+        return finding(case, one.lack, f"worker {one.number}: {says}", [one])
     text = f"worker {one.number} does not answer" + (f" ({says})" if says else "")
     return finding(case, "no_answer", text + waiting_for(case, [one]), [one])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import Frame, Thread
@@ -42,10 +43,10 @@ class Sign:
     weak: bool = False
     """Whether it means this only if no other frame means something."""
 
-    def matches(self, frame: Frame) -> bool:
-        """Return whether it is about this frame."""
-        is_named = not self.function or re.fullmatch(self.function, frame.function)
-        return bool(is_named and re.search(self.file, frame.file))
+    def matches(self, function: str, file: str) -> bool:
+        """Return whether it is about a frame."""
+        is_named = not self.function or re.fullmatch(self.function, function)
+        return bool(is_named and re.search(self.file, file))
 
 
 SIGNS = (
@@ -105,6 +106,7 @@ SIGNS = (
     Sign(LOCK, r"/filelock/", weak=True),
     Sign(NETWORK, r"/(selectors|asyncio/.*)\.py$", weak=True),
 )
+ANY_FILE = re.compile("|".join(f"(?:{one.file})" for one in SIGNS))
 LIBRARY = re.compile(
     r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<frozen |/sitecustomize\.py$"
 )
@@ -223,10 +225,18 @@ def _signs(frames: Sequence[Frame]) -> list[tuple[Frame, Sign]]:
     """Return what each frame means, the innermost first."""
     found = []
     for frame in frames:
-        sign = next((one for one in SIGNS if one.matches(frame)), None)
+        sign = sign_of(frame.function, frame.file)
         if sign is not None:
             found.append((frame, sign))
     return found
+
+
+@lru_cache(maxsize=1 << 14)
+def sign_of(function: str, file: str) -> Sign | None:
+    """Return what a function of a file means; None if it means nothing."""
+    if not ANY_FILE.search(file):
+        return None
+    return next((one for one in SIGNS if one.matches(function, file)), None)
 
 
 def _chosen(found: Sequence[tuple[Frame, Sign]]) -> tuple[Frame, Sign] | None:

@@ -23,6 +23,8 @@ from .run_answers import Quiet, whole_answer
 PROGRAM = "/usr/local/bin/tpu-fleet-run"
 SECONDS = 20.0
 """The time limit of a worker; nearly always it takes one or two."""
+NO_RUN = "it does not have the run"
+OLD_AGENT = "its run agent is missing, or of an earlier version"
 NOT_DECLARED = 3
 OLDER = b"invalid choice"
 NOT_THERE = 127
@@ -86,9 +88,8 @@ def _absent(result: Result) -> Shown:
     """Say why a worker shows nothing."""
     said = result.stderr.decode("utf-8", "replace").strip().splitlines()
     if result.exit_status == NOT_DECLARED:
-        return Shown(result.name, absent="it does not have the run", remedy="tpu-fleet apply")
+        return Shown(result.name, absent=NO_RUN, remedy="tpu-fleet apply")
     if result.exit_status == NOT_THERE or OLDER in result.stderr:
-        older = "its run agent is missing, or of an earlier version"
-        return Shown(result.name, absent=older, remedy="tpu-fleet apply")
+        return Shown(result.name, absent=OLD_AGENT, remedy="tpu-fleet apply")
     last = said[-1] if said else ""
     return Shown(result.name, absent=result.says or last or "no answer", remedy=result.remedy)

@@ -168,7 +168,14 @@ CASES = {
     # Workers and programs that are not there
     "no answer": lambda: with_odd("3: Connection timed out"),
     "refused answer": lambda: case(
-        seen(0, STEP, run=FAST), Worker(1, "pod-w1", None, "its answer is not accepted.", True)
+        seen(0, STEP, run=FAST),
+        Worker(1, "pod-w1", None, "its answer is not accepted.", "bad_answer"),
+    ),
+    "run is missing": lambda: with_odd(
+        Worker(3, "pod-w3", None, "it does not have the run", "run_missing")
+    ),
+    "earlier agent": lambda: case(
+        seen(0, STEP, run=FAST), Worker(1, "pod-w1", None, "its run agent is older", "old_agent")
     ),
     "never starts": lambda: with_odd(
         seen(3, processes=[], run={"program": "", "reason": "the venv /opt/venvs/jax is missing"})

@@ -279,11 +279,11 @@ def named(folder: Path) -> str:
     "fleet file, or in collected]",
 )
 @click.option(
-    "--from",
+    "--kept",
     "source",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     metavar="DIR",
-    help="Judge what lies in this folder, of an earlier look or fetched; ask no worker.",
+    help="Judge what is kept in this folder, of an earlier look or fetched; ask no worker.",
 )
 @click.option("--open", "opened", is_flag=True, help="Open the page in the browser.")
 @options_of_workers
@@ -312,7 +312,8 @@ def why(
     \b
         tpu-fleet why digits
         tpu-fleet why digits --open
-        tpu-fleet fetch digits && tpu-fleet why digits --from collected/digits
+        tpu-fleet fetch digits
+        tpu-fleet why digits --kept collected/digits
 
     The exit code is 0 when every worker of the run answered, 1 when there is no such run or an
     answer is invalid, 2 when a worker did not answer.

@@ -155,7 +155,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What a person does about it; empty if nothing is to be done."""
+        """What a person does about it; empty if nothing needs to be done."""
         return _filled(self.cause.remedy, self.fields)
 
     @property

@@ -241,7 +241,7 @@ def _stands(case: Case) -> Iterator[Finding]:
 def _by_place(
     case: Case, waiting: list[Worker], odd: list[Worker]
 ) -> tuple[list[Worker], list[Worker]]:
-    """Tell by lines and steps who waits for whom, where the calls do not say it."""
+    """Find by lines and steps which workers wait for which, where the calls do not say it."""
     behind = _behind(case)
     if behind:
         return case.others(behind), behind

@@ -108,10 +108,10 @@ SIGNS = (
 )
 ANY_FILE = re.compile("|".join(f"(?:{one.file})" for one in SIGNS))
 LIBRARY = re.compile(
-    r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<frozen |/sitecustomize\.py$"
+    r"/(site|dist)-packages/|/lib(64)?/python\d\.\d+/|^<frozen |/sitecustomize\.py$"
 )
 PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
-STANDARD = re.compile(r"/lib(?:64)?/python3\.\d+/([\w/]+)\.py$")
+STANDARD = re.compile(r"/lib(?:64)?/python\d\.\d+/([\w/]+)\.py$")
 PLAIN = re.compile(r"(queue|queues|threading|socket|ssl|selectors|subprocess)\.py")
 """Files of the standard library that a stack may name without their folder."""
 PLUMBING = re.compile(

@@ -41,7 +41,7 @@ def folder_name(at: float) -> str:
 def write(folder: Path, shown: Iterable[Shown], report: Mapping[str, Any], page: str) -> None:
     """Write the page, the report, and of each worker its evidence and the text for people.
 
-    Only its owner may read the folder: stacks and commands are not for everybody. Raises OSError.
+    Only its owner may read the folder: stacks and commands are not for all people. Raises OSError.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for one in shown:

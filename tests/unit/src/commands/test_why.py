@@ -64,7 +64,7 @@ def run_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.setattr(why_command, "ask_for_evidence", workers)
         answers = Answers([])
         monkeypatch.setattr(why_command, "ask_for_runs", lambda *_asked: answers)
-        words = words if "-o" in words or "--from" in words else (*words, "-o", "out")
+        words = words if "-o" in words or "--kept" in words else (*words, "-o", "out")
         return CliRunner().invoke(why, ["digits", *words], **how)
 
     return run
@@ -115,7 +115,7 @@ def test_the_folder_has_everything_and_no_secret(run_why: Any, tmp_path: Path) -
     assert "HF_TOKEN=***" in (folder / "pod-w0.txt").read_text()
     report = json.loads((folder / "why.json").read_text())
     assert report["verdicts"][0]["cause"] == "data"
-    again = run_why(Workers([]), "--from", str(folder))
+    again = run_why(Workers([]), "--kept", str(folder))
     assert again.output.splitlines()[0].startswith("Worker 3 waits for data")
 
 

@@ -72,7 +72,7 @@ def _ports(case: Case) -> Iterator[Finding]:
     for (target, port, result), those in tried.items():
         if result not in (REFUSED, "reset"):
             yield _blocked(case, target, port, result, those)
-        elif case.is_quiet:
+        elif case.is_quiet and not case.began:
             yield _refused(case, target, port, those)
     yield from [] if tried else _unanswered(case)
 

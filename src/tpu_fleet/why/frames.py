@@ -259,6 +259,8 @@ def by_kernel(thread: Thread) -> str:
     wait = f"{thread.syscall} {thread.wchan}"
     if thread.state == "R":
         return COMPUTE
+    if "futex" in wait:
+        return LOCK
     if "nanosleep" in wait:
         return SLEEP
     if thread.state == "D" or re.search(r"nfs|fuse|rpc_|jbd2|ext4|xfs|fsync|io_schedule", wait):
@@ -269,7 +271,7 @@ def by_kernel(thread: Thread) -> str:
         return NETWORK
     if re.search(r"tty|n_tty", f"{wait} {thread.on}") or thread.on.startswith("/dev/pts"):
         return PERSON
-    return LOCK if "futex" in wait else FILES if re.search(r"read|write|pipe", wait) else UNKNOWN
+    return FILES if re.search(r"read|write|pipe", wait) else UNKNOWN
 
 
 def stand_of(thread: Thread) -> Stand:

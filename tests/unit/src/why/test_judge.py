@@ -122,6 +122,9 @@ CASES = {
     # Other waits of one worker
     "dead lock": lambda: with_odd(seen(3, processes=LOCKS)),
     "one lock": lambda: with_odd(seen(3, own("step", "train.py", 33))),
+    "one lock of a newer kernel": lambda: with_odd(
+        seen(3, own("step", "train.py", 33), waits={"wchan": "futex_do_wait"})
+    ),
     "event": lambda: with_odd(seen(3, EVENT)),
     "sleep": lambda: with_odd(seen(3, own("nap", "train.py", 70), waits=NAP)),
     "computes": lambda: with_odd(seen(3, own("augment", "data.py", 70), waits=RUNS)),
@@ -246,6 +249,7 @@ CASES = {
     "no route": lambda: at_port("no route", 2),
     "refused port": lambda: at_port("refused", 1, 2, 3, run=EARLY),
     "refused port of a start": lambda: at_port("refused", 1, 2, 3),
+    "refused port after steps": lambda: at_port("refused", 1, 2, 3, run={"step": 812}),
     "unanswered connection": lambda: case(
         seen(0, CONNECT, run=EARLY),
         seen(

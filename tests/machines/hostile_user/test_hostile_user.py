@@ -240,6 +240,8 @@ pkill -KILL -u carol tmux || true
 rm -rf /tmp/tmux-{CAROL}
 systemd-tmpfiles --create
 """
+MONITORING = 8431
+"""The port of libtpu, and on machines of the local cloud that of a process that holds a chip."""
 CAROLS = "tpu-fleet-tensorboard-carols"
 
 
@@ -247,7 +249,7 @@ def by_holding(siege: Siege) -> Told:
     """She holds each lock, name, port that she can take, while others begin and root applies."""
     machine, told, wrong = siege.machine, [], []
     machine.root(AS_AT_BOOT)
-    siege.held = machine.mallory("hold", str(BOARD))
+    siege.held = machine.mallory("hold", str(BOARD), str(MONITORING))
     machine.root(f"systemctl restart {CAROLS}; systemctl start tpu-fleet-run@chips")
 
     def applied() -> None:
@@ -268,6 +270,17 @@ def by_holding(siege: Siege) -> Told:
     def carol_trains() -> None:
         wait_until("carol's run", lambda: runs(siege, "chips"), 60)
 
+    def chips_are_not_hers_to_describe() -> None:
+        # Longer than from one look of the agent to the next.
+        time.sleep(20)
+        assert siege.fleet.status(HOST, "chips").get("chips") is None
+
+    def chips_are_seen() -> None:
+        def use() -> Any:
+            return siege.fleet.status(HOST, "chips").get("chips")
+
+        assert wait_until("the use of carol's chip", use, 60)["count"] == 1
+
     def carol_waits_for_a_port() -> None:
         machine.root("systemctl stop tpu-fleet-run@chips")
         siege.held += machine.mallory("listen", str(PORT + 1))
@@ -279,7 +292,7 @@ def by_holding(siege: Siege) -> Told:
 
     for step in (
         *(applied, watched, listed, served_by_carol),
-        *(carol_trains, carol_waits_for_a_port),
+        *(carol_trains, chips_are_not_hers_to_describe, carol_waits_for_a_port, chips_are_seen),
     ):
         try:
             step()

@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 from ..history.money import Account, Chips
 from ..history.story import RunStory
 from ..show.cost import days_left, dollars, idle_price, total
-from ..show.figures import percent_text, size
+from ..show.figures import percent_text, share_text
 from ..show.fleet import planned
 from ..workers.inventory.hosts import fold
 from . import words
@@ -142,7 +142,7 @@ def use_of(running: Sequence[RunStory]) -> str:
     sizes = [(one.view.memory_used or 0, one.view.memory) for one in running if one.view.memory]
     if sizes:
         used, whole = (sum(column) for column in zip(*sizes, strict=True))
-        parts.append(f"{size(used)} of {size(whole)} HBM in use")
+        parts.append(f"HBM {share_text(used / whole)}")
     return " · ".join(parts)
 
 

@@ -46,6 +46,7 @@ GROUPS = {
         "sync": ("commands.sync", "sync"),
         "fetch": ("commands.fetch", "fetch"),
         "compare": ("commands.compare", "compare"),
+        "profile": ("commands.profile", "profile"),
     },
     "Submit, stop and start runs": {
         "submit": ("commands.submit", "submit"),

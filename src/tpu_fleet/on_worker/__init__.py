@@ -1,9 +1,10 @@
 """Code that runs on the workers, under their own Python (3.8 or later), with the stdlib only.
 
 `worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES,
-PAST, VERBS, PORT or FOLDER. `limits` is the first of each program, and limits it before anything is
-read. `run_states`, `run_end`, `runs`, `chip_holders`, `chip_monitor` with `grpc_call`, `standing`,
-`listeners` and `as_user` are links into the collection, whose modules run the same code.
+PAST, VERBS, PORT, FOLDER or PROFILE. `limits` is the first of each program, and limits it before
+anything is read. `run_states`, `run_end`, `runs`, `chip_holders`, `chip_monitor` with `grpc_call`,
+`standing`, `listeners` and `as_user` are links into the collection, whose modules run the same
+code.
 
 May import: nothing.
 """
@@ -14,3 +15,4 @@ PAST = (*MODULES, "as_user", "event_files", "past")
 VERBS = (*MODULES, "run_verbs")
 PORT = ("listeners", "service_port")
 FOLDER = (*MODULES, "checkpoint_folder")
+PROFILE = (*MODULES, "profiler")

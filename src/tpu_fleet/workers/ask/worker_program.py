@@ -79,6 +79,17 @@ def folder_command(order: Mapping[str, Any], user: str) -> str:
     return f"exec {shlex.join([*words, json.dumps(order)])}"
 
 
+def profile_command(order: Mapping[str, Any], user: str) -> Callable[[Target], str]:
+    """Return the command for each worker that records a profile as the run's user."""
+    words = ["/usr/bin/python3", "-I", "-c", program(*on_worker.PROFILE), json.dumps(order)]
+
+    def command_for(target: Target) -> str:
+        before = [] if target.user == user else ["sudo", "-n", "-u", user]
+        return f"exec {shlex.join([*before, *words])}"
+
+    return command_for
+
+
 def past_commands(
     places: Mapping[str, Mapping[str, Any]], sudo: bool = False
 ) -> Callable[[Target], str]:

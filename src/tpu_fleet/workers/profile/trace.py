@@ -1,0 +1,234 @@
+"""What a profile of XLA's profiler (an XSpace) has of devices and of waits for input.
+
+The library protobuf parses the file, whose fields are declared here as far as they are read: in
+Python alone, a profile with a million events would take a minute. Times are whole picoseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_DEVICE = re.compile(r"/device:(?!CUSTOM)[A-Za-z]+:\d+")
+_HOST = "/host:CPU"
+_ABOUT = "Task Environment"
+_OPERATIONS = "XLA Ops"
+"""The line of a TPU that has what the chip computes, nested as it is called."""
+_OTHERS = frozenset({"Steps", "XLA Modules", "XLA TraceMe", "Framework Ops", "Source code"})
+# What starts a program on a device: where it is in a thread, that thread is the training loop.
+_STARTS = re.compile(r"(PjitFunction|.*Executable::Execute|ExecuteComputation|XlaLauncher)")
+# What the training loop waits in for its next batch: iterators and queues of Python, of tf.data,
+# and transfers to the device.
+_WAITS = re.compile(
+    r"\$builtins next|\$\S+ __next__|\$queue\.py:\d+ get|\$\S+ device_put"
+    r"|(Iterator|InfeedEnqueue).*|.*(BufferFromHost|TransferToDevice).*"
+)
+
+
+class TraceError(ValueError):
+    """A file is no profile."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a device: one of a program that XLA compiled."""
+
+    name: str
+    begin: int
+    end: int
+    kind: str = ""
+    """XLA's category; empty where the profile has none, as on CPUs."""
+
+
+@dataclass
+class Device:
+    """A chip, or the CPUs that JAX takes for one."""
+
+    name: str
+    lines: list[list[Operation]] = field(default_factory=list)
+    """What runs after each other; on CPUs one line for each thread."""
+
+
+@dataclass
+class Trace:
+    """A profile of one process."""
+
+    begin: int
+    end: int
+    devices: list[Device]
+    waits: list[tuple[int, int]]
+    """When the training loop waited for its next batch."""
+
+
+def read(path: Path) -> Trace:
+    """Read a file, which may be from a hostile worker; raises TraceError, OSError."""
+    from google.protobuf.message import DecodeError
+
+    space = _types()["XSpace"]()
+    try:
+        space.ParseFromString(path.read_bytes())
+    except DecodeError as error:
+        raise TraceError(f"{path.name} is no profile of XLA") from error
+    planes = [_Plane(plane) for plane in space.planes]
+    devices = [device for plane in planes for device in plane.devices()]
+    waits = [wait for plane in planes if plane.name == _HOST for wait in plane.waits()]
+    begin, end = _window(planes, devices)
+    return Trace(begin, end, devices, waits)
+
+
+def _window(planes: Iterable[_Plane], devices: Iterable[Device]) -> tuple[int, int]:
+    """Return when the profile begins and ends."""
+    about = {name: at for plane in planes if plane.name == _ABOUT for name, at in plane.numbers()}
+    noted = (about.get("profile_start_time", 0) * 1000, about.get("profile_stop_time", 0) * 1000)
+    spans = [(one.begin, one.end) for device in devices for line in device.lines for one in line]
+    if not spans:
+        return noted
+    seen = min(begin for begin, _end in spans), max(end for _begin, end in spans)
+    # Some versions note nothing, or count the devices' times from zero.
+    fits = noted[0] < noted[1] and noted[0] <= seen[1] and seen[0] <= noted[1]
+    return noted if fits else seen
+
+
+class _Plane:
+    """A part of the profile: a device, the host, or what holds for the whole."""
+
+    def __init__(self, plane: Any) -> None:
+        self._plane = plane
+        self.name = _text(plane.name)
+        self._events = {entry.key: entry.value for entry in plane.event_metadata}
+        self._names = {one: _text(found.name) for one, found in self._events.items()}
+        self._stats = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+        self._kinds = {one: self._kind(found) for one, found in self._events.items()}
+
+    def numbers(self) -> Iterator[tuple[str, int]]:
+        """Yield name and value of each whole number that the plane itself has."""
+        for stat in self._plane.stats:
+            yield self._stats.get(stat.metadata_id, ""), stat.uint64_value or stat.int64_value
+
+    def devices(self) -> list[Device]:
+        """Return the devices whose operations this plane has."""
+        if _DEVICE.fullmatch(self.name):
+            return [Device(self.name.removeprefix("/device:"), list(self._of_device()))]
+        return self._of_host() if self.name == _HOST else []
+
+    def _of_device(self) -> Iterator[list[Operation]]:
+        lines = [(_text(line.name), line) for line in self._plane.lines]
+        operations = [line for name, line in lines if name == _OPERATIONS]
+        for line in operations or [line for name, line in lines if name not in _OTHERS]:
+            yield [self._operation(line, event) for event in line.events]
+
+    def _of_host(self) -> list[Device]:
+        """Return the CPUs as devices, with a line for each thread that computes."""
+        found: dict[int, Device] = {}
+        of_program, ordinal = self._stat_named("hlo_op"), self._stat_named("device_ordinal")
+        for line in self._plane.lines:
+            here: dict[int, list[Operation]] = defaultdict(list)
+            for event in line.events:
+                stats = {stat.metadata_id: stat for stat in event.stats}
+                if of_program in stats:
+                    number = stats[ordinal].int64_value if ordinal in stats else 0
+                    here[number].append(self._operation(line, event))
+            for number, operations in here.items():
+                found.setdefault(number, Device(f"CPU:{number}")).lines.append(operations)
+        return [found[number] for number in sorted(found)]
+
+    def waits(self) -> Iterator[tuple[int, int]]:
+        """Yield when a thread that starts programs waits for input."""
+        starts = {one for one, name in self._names.items() if _STARTS.match(name)}
+        waits = {one for one, name in self._names.items() if _WAITS.fullmatch(name)}
+        for line in self._plane.lines:
+            if any(event.metadata_id in starts for event in line.events):
+                for event in line.events:
+                    if event.metadata_id in waits:
+                        yield _span(line, event)
+
+    def _stat_named(self, name: str) -> int:
+        return next((one for one, found in self._stats.items() if found == name), -1)
+
+    def _operation(self, line: Any, event: Any) -> Operation:
+        one = event.metadata_id
+        return Operation(self._named(one), *_span(line, event), self._kinds.get(one, ""))
+
+    def _named(self, one: int) -> str:
+        """Return the short name: that of a TPU's operation is a whole line of its program."""
+        found = self._events.get(one)
+        short = _text(found.display_name) if found is not None else ""
+        return short or self._names.get(one, "").partition(" = ")[0].lstrip("%")
+
+    def _kind(self, found: Any) -> str:
+        for stat in found.stats:
+            if self._stats.get(stat.metadata_id) == "hlo_category":
+                return _text(stat.str_value) or self._stats.get(stat.ref_value, "")
+        return ""
+
+
+def _span(line: Any, event: Any) -> tuple[int, int]:
+    begin = line.timestamp_ns * 1000 + event.offset_ps
+    return begin, begin + max(0, event.duration_ps)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "XSpace": {"planes": (1, "XPlane*")},
+    "XPlane": {
+        "name": (2, "bytes"),
+        "lines": (3, "XLine*"),
+        "event_metadata": (4, "EventEntry*"),
+        "stat_metadata": (5, "StatEntry*"),
+        "stats": (6, "XStat*"),
+    },
+    "XLine": {"name": (2, "bytes"), "timestamp_ns": (3, "int64"), "events": (4, "XEvent*")},
+    "XEvent": {
+        "metadata_id": (1, "int64"),
+        "offset_ps": (2, "int64"),
+        "duration_ps": (3, "int64"),
+        "stats": (4, "XStat*"),
+    },
+    "XStat": {
+        "metadata_id": (1, "int64"),
+        "uint64_value": (3, "uint64"),
+        "int64_value": (4, "int64"),
+        "str_value": (5, "bytes"),
+        "ref_value": (7, "uint64"),
+    },
+    "EventEntry": {"key": (1, "int64"), "value": (2, "EventMetadata")},
+    "EventMetadata": {"name": (2, "bytes"), "display_name": (4, "bytes"), "stats": (5, "XStat*")},
+    "StatEntry": {"key": (1, "int64"), "value": (2, "StatMetadata")},
+    "StatMetadata": {"name": (2, "bytes")},
+}
+"""Fields by their number and type; * stands for a list. Texts are bytes, as none is trusted."""
+
+
+@cache
+def _types() -> dict[str, Any]:
+    """Return the class of each message."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    declared = descriptor_pb2.FileDescriptorProto(
+        name="tpu_fleet/xplane.proto", package="tpu_fleet.xplane", syntax="proto2"
+    )
+    for name, fields in _MESSAGES.items():
+        message = declared.message_type.add(name=name)
+        for one, (number, kind) in fields.items():
+            _declare(message.field.add(name=one, number=number), kind)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(declared)
+    classes = message_factory.GetMessageClassesForFiles([declared.name], pool)
+    return {name.rpartition(".")[2]: found for name, found in classes.items()}
+
+
+def _declare(made: Any, kind: str) -> None:
+    base = kind.removesuffix("*")
+    made.label = made.LABEL_REPEATED if kind.endswith("*") else made.LABEL_OPTIONAL
+    if base in _MESSAGES:
+        made.type, made.type_name = made.TYPE_MESSAGE, f".tpu_fleet.xplane.{base}"
+    else:
+        made.type = getattr(made, f"TYPE_{base.upper()}")

@@ -49,7 +49,7 @@ lock:
 		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 			--constraint requirements/constraints.in --group $$group --output-file requirements/$$group.txt || exit 1; \
 	done
-	for programs in buckets clients hydra iris; do \
+	for programs in buckets clients hydra iris xprof; do \
 		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 			requirements/$$programs.in --output-file requirements/$$programs.txt || exit 1; \
 	done

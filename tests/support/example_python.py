@@ -45,6 +45,16 @@ def hydra_packages() -> Path:
     return folder
 
 
+def xprof_python() -> str:
+    """Return one with XProf, as requirements/xprof.txt pins it."""
+    venv = ROOT / ".cache/xprof-venv"
+    with _locked(venv):
+        install = _installs(venv, sys.executable)
+        pinned = str(ROOT / "requirements/xprof.txt")
+        subprocess.run([*install, "--require-hashes", "-r", pinned], check=True)
+    return str(venv / "bin/python")
+
+
 def _made(name: str, python: str, examples: Sequence[str], more: Sequence[str] = ()) -> str:
     """Make it, or bring it up to date."""
     venv = ROOT / ".cache" / name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from ..workers.inventory.names import NameOf
 from ..workers.profile.bring import MOST_BYTES, Answer, Bringer, Moment, Profile
 from ..workers.profile.figures import Shares, Total, shares, totals
 from ..workers.profile.trace import Trace, TraceError, read
+from . import profile_open
 from .attach import NotReached, why_not
 from .many import Many, guarded, options_of_workers
 from .runs import no_such_run
@@ -44,22 +46,19 @@ AFTERWARDS = 300.0
 OPERATIONS = 5
 
 
-class Numbers(click.ParamType):
-    """Numbers of workers: 0,2-3."""
-
-    name = "workers"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> frozenset[int]:
-        """Return the numbers."""
-        found: set[int] = set()
-        for part in str(value).split(","):
-            first, dash, last = part.partition("-")
-            if not (first.isdecimal() and (last.isdecimal() if dash else True)) or len(part) > 11:
-                self.fail(f"{value!r} are no numbers of workers: write them as 0,2-3.", param, ctx)
-            found.update(range(int(first), min(int(last or first), 1 << 16) + 1))
-        return frozenset(found)
+def numbers(
+    _context: click.Context, _param: click.Parameter, text: str | None
+) -> frozenset[int] | None:
+    """Return numbers of workers, such as 0,2-3; None for none."""
+    if text is None:
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip(), re.ASCII)
+        if not match:
+            raise click.BadParameter(f"{text!r} are no numbers of workers: write them as 0,2-3.")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def chosen_runs(known: Known, many: Many, wanted: Wanted) -> list[Run]:
         away = exit_code(answers.results) == NotReached.exit_code
         raise NotReached(says) if away else click.ClickException(says)
     found = [run for run in there if wanted.workers is None or run.worker in wanted.workers]
-    lacking = (wanted.workers or set()) - {run.worker for run in there}
+    lacking = (wanted.workers or frozenset()) - {run.worker for run in there}
     if lacking:
         numbers = ", ".join(map(str, sorted({run.worker for run in there})))
         raise click.ClickException(
@@ -188,7 +187,9 @@ def record(known: Known, many: Many, wanted: Wanted, runs: Sequence[Run], half: 
 def _with_words(result: Result) -> Result:
     """Add what the worker printed to a result that has no reason."""
     printed = result.stderr.decode("utf-8", "replace").strip().splitlines()
-    return replace(result, says=printed[-1]) if printed and not (result.ok or result.says) else result
+    return (
+        replace(result, says=printed[-1]) if printed and not (result.ok or result.says) else result
+    )
 
 
 def take_in(recorded: Recorded, half: Path, folder: Path, session: str) -> None:
@@ -259,7 +260,7 @@ def _from_here(folder: Path | None) -> str:
     help="How long to record.",
 )
 @click.option(
-    "--workers", type=Numbers(), metavar="NUMBERS", help="Only these workers of a slice: 0,2-3."
+    "--workers", callback=numbers, metavar="NUMBERS", help="Only these workers of a slice: 0,2-3."
 )
 @click.option(
     "-o",
@@ -314,6 +315,7 @@ def profile(
 
 def carry_out(many: Many, wanted: Wanted, to: Path | None, opens: bool, as_json: bool) -> int:
     """Record, bring and show a profile; return the exit code."""
+    way = profile_open.way() if opens else None
     base = (to or Path()).expanduser().absolute()
     _known, runs = many.chosen(lambda known: chosen_runs(known, many, wanted))
     half = make_half(base)
@@ -330,8 +332,6 @@ def carry_out(many: Many, wanted: Wanted, to: Path | None, opens: bool, as_json:
         click.echo(json.dumps(recorded.to_dict(), indent=2))
         return recorded.exit_code
     show(recorded)
-    if opens and recorded.folder:
-        from . import profile_open
-
-        profile_open.hold(recorded.folder)
+    if way and recorded.folder:
+        profile_open.hold(way, recorded.folder)
     return recorded.exit_code

@@ -51,6 +51,10 @@ LATE = 15.0
 """Seconds after the time to begin in which a process must have begun."""
 WRITING = 120.0
 """Seconds in which a process must have written what it recorded."""
+STUCK = (
+    "it does not begin: a thread keeps Python's lock in C code, or the program has closed the pipe "
+    "that wakes the profiler; tpu-fleet why {run} shows where it stands"
+)
 OURS = 10.0
 """Seconds of silence after which a sign of life is sent."""
 MOST_ENVIRON = 6 << 20
@@ -105,10 +109,10 @@ class Recording:
     def __init__(self, order: dict[str, Any], root: str | Path = "/") -> None:
         self.order = order
         self.files = RunFiles(root)
-        run = order["run"]
+        run = str(order["run"])
         self.memory = self.files.spare / run / "user"
         self.requests = self.memory / "profile"
-        self.output = self.files.logs / run / "profile"
+        self.output: Path = self.files.logs / run / "profile"
         self.processes = Processes(Path("/proc"))
         self.pids: list[int] = []
 
@@ -190,7 +194,8 @@ class Recording:
 
     def wait(self, begin: float) -> dict[int, dict[str, Any]]:
         """Return what each process says when it is done, or what became of it instead."""
-        end, done, sent = begin + self.order["seconds"], {}, 0.0
+        done: dict[int, dict[str, Any]] = {}
+        end, sent = begin + self.order["seconds"], 0.0
         while len(done) < len(self.pids):
             time.sleep(LOOK)
             grant()
@@ -213,10 +218,7 @@ class Recording:
         if not self.processes.catches(pid):
             return {"says": "it ended meanwhile"}
         if state in (None, "waits") and since > LATE:
-            return {
-                "says": "it does not begin: a thread keeps Python's lock in C code; "
-                f"tpu-fleet why {self.order['run']} shows which"
-            }
+            return {"says": STUCK.format(run=self.order["run"])}
         return {"says": f"it did not write it within {WRITING:.0f} s"} if after > WRITING else None
 
     def told(self, pid: int) -> dict[str, Any]:
@@ -293,7 +295,10 @@ def record(recording: Recording) -> None:
     processes = recording.processes
     ready = [{"pid": pid, "command": processes.command(pid)} for pid in recording.pids]
     send({"ready": ready, "now": time.time()})
-    begin = float(sys.stdin.readline())
+    line = sys.stdin.readline()
+    if not line:
+        raise Refused("the caller is gone")
+    begin = float(line)
     recording.ask(begin)
     for pid, told in sorted(recording.wait(begin).items()):
         recording.send(pid, told)

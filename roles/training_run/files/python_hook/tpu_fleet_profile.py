@@ -2,12 +2,13 @@
 
 tpu_fleet_hook/profile.py begins this once the program imports JAX or torch_xla. A thread waits for
 SIGNAL, whose handler is faulthandler's: that is C code, so it also runs while the main thread is in
-C code, where a handler of Python's would wait for it. So the signal is caught exactly where there is
-something to profile. What is asked for stands in a file of the run's user, and so does the answer
-(src/tpu_fleet/on_worker/profiler.py writes the one and reads the other). This runs in the programs'
-own Pythons, also old ones.
+C code, where a handler of Python's would wait for its end. So the signal is caught exactly where
+there is something to profile. What is asked for stands in a file of the run's user, and so does the
+answer (src/tpu_fleet/on_worker/profiler.py writes the one and reads the other). This runs in the
+programs' own Pythons, also old ones.
 """
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -15,6 +16,7 @@ import shutil
 import sys
 import threading
 import time
+from pathlib import Path
 
 SIGNAL = 58  # a real-time signal; 59 asks for stacks
 _MOST_PROGRESS = 500  # bytes, as the agent reads it
@@ -38,22 +40,19 @@ def begin():
 def _wait(reading):
     """Answer each request; what the handler writes has no other meaning than that it ran."""
     while os.read(reading, 1 << 16):
-        try:
-            _answer(os.path.join(os.path.dirname(os.environ["TPU_FLEET_PROGRESS"]), "profile"))
-        except Exception:  # noqa: S110 - a signal without a request, or a folder that is gone
-            pass
+        with contextlib.suppress(Exception):  # a signal without a request, a folder that is gone
+            _answer(Path(os.environ["TPU_FLEET_PROGRESS"]).parent / "profile")
 
 
 def _answer(folder):
-    asked_in = os.path.join(folder, f"{os.getpid()}.asked")
-    with open(asked_in, encoding="utf-8") as stream:
-        asked = json.load(stream)
-    os.unlink(asked_in)
+    place = folder / f"{os.getpid()}.asked"
+    asked = json.loads(place.read_text(encoding="utf-8"))
+    place.unlink()
     told = {"state": "waits"}
 
     def tell(**more):
         told.update(more)
-        _write(os.path.join(folder, f"{os.getpid()}.told"), told)
+        _write(folder / f"{os.getpid()}.told", told)
 
     try:
         _record(asked, tell)
@@ -64,10 +63,9 @@ def _answer(folder):
 
 
 def _write(path, told):
-    half = path + ".new"
-    with open(half, "w", encoding="utf-8") as stream:
-        json.dump(told, stream)
-    os.replace(half, path)
+    half = path.with_suffix(".new")
+    half.write_text(json.dumps(told), encoding="utf-8")
+    half.replace(path)
 
 
 def _record(asked, tell):
@@ -86,7 +84,7 @@ def _record(asked, tell):
     folder = asked["target"] + ".d"
     try:
         record(folder, asked["seconds"], wait_for_the_moment, wait_for_the_end)
-        size = _take_one(folder, asked["target"], asked["most_bytes"])
+        size = _take_one(folder, Path(asked["target"]), asked["most_bytes"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     tell(state="done", bytes=size)
@@ -95,7 +93,7 @@ def _record(asked, tell):
 def _step():
     """Return the step that the program has written down, as the agent reads it."""
     try:
-        with open(os.environ["TPU_FLEET_PROGRESS"], "rb") as stream:
+        with Path(os.environ["TPU_FLEET_PROGRESS"]).open("rb") as stream:
             step = json.loads(stream.read(_MOST_PROGRESS).decode("utf-8")).get("step")
     except (OSError, ValueError, AttributeError):
         return None
@@ -159,19 +157,14 @@ def _by_torch_xla(folder, seconds, wait_for_the_moment, wait_for_the_end):
 
 def _take_one(folder, target, most):
     """Move the profile to its place; return its size in bytes."""
-    found = [
-        os.path.join(place, name)
-        for place, _folders, names in os.walk(folder)
-        for name in names
-        if name.endswith(".xplane.pb")
-    ]
+    found = list(Path(folder).rglob("*.xplane.pb"))
     if not found:
         raise Refused("its profiler wrote no profile")
-    largest = max(found, key=os.path.getsize)
-    size = os.path.getsize(largest)
+    largest = max(found, key=lambda path: path.stat().st_size)
+    size = largest.stat().st_size
     if size > most:
         raise Refused(
             f"its profile has {size} bytes, and {most} at most are taken: ask for fewer --seconds"
         )
-    os.replace(largest, target)
+    largest.replace(target)
     return size

@@ -51,8 +51,8 @@ def shares(trace: Trace) -> Shares | None:
         return None
     waits = merged(clipped(trace.waits, trace))
     parts = [_of_device(device, trace, waits) for device in trace.devices]
-    idle, waiting, exchanging = (sum(part) / len(parts) / length for part in zip(*parts))
-    return Shares(len(parts), length / PER_SECOND, idle, waiting, exchanging)
+    means = [sum(part) / len(parts) / length for part in zip(*parts, strict=True)]
+    return Shares(len(parts), length / PER_SECOND, *means)
 
 
 def _of_device(device: Device, trace: Trace, waits: Sequence[Span]) -> tuple[int, int, int]:
@@ -134,7 +134,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 def gaps(spans: Sequence[Span], begin: int, end: int) -> list[Span]:
     """Return the times between two moments that none of the merged spans has."""
     edges = [begin, *(edge for span in spans for edge in span), end]
-    pairs = zip(edges[::2], edges[1::2])
+    pairs = zip(edges[::2], edges[1::2], strict=True)
     return [(first, last) for first, last in pairs if first < last]
 
 

@@ -86,13 +86,15 @@ class Processes:
             return []
 
     def catches(self, pid: int) -> bool:
-        """Return whether a process has a handler for SIGNAL: otherwise it would end by it."""
+        """Return whether a live process has a handler for SIGNAL: otherwise it would end by it."""
         try:
             text = (self.proc / str(pid) / "status").read_text(errors="replace")
         except OSError:
             return False
-        line = next((one for one in text.splitlines() if one.startswith("SigCgt:")), "SigCgt: 0")
-        return bool(int(line.split()[1], 16) >> (SIGNAL - 1) & 1)
+        lines = dict(line.partition(":")[::2] for line in text.splitlines())
+        caught = int(lines.get("SigCgt", "0"), 16) >> (SIGNAL - 1) & 1
+        # One that has ended keeps its handlers until its parent has looked.
+        return bool(caught) and lines.get("State", "").split()[:1] not in (["Z"], ["X"])
 
     def command(self, pid: int) -> str:
         """Return the command line of a process."""

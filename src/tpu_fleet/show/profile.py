@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
+
 from ..workers.profile.bring import Profile
 from ..workers.profile.figures import Shares, Total
 from .figures import digits_in, size
@@ -27,6 +29,8 @@ OPERATIONS = (
     Column("KIND", 1),
 )
 UNKNOWN = "-"
+LONGEST = 36
+"""Characters of the name of an operation: beside it all columns fit in 80."""
 
 
 def percent(share: float) -> str:
@@ -68,5 +72,6 @@ def operations_table(totals: Sequence[Total]) -> Table:
     table = Table(OPERATIONS)
     for one in totals:
         seconds = digits_in(one.seconds, 7)
-        table.add(one.name, percent(one.share), seconds, f"{one.calls:,}", one.kind or UNKNOWN)
+        name = shown(one.name, LONGEST)
+        table.add(name, percent(one.share), seconds, f"{one.calls:,}", one.kind or UNKNOWN)
     return table

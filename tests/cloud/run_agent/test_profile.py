@@ -20,6 +20,7 @@ from playwright.sync_api import Page, sync_playwright
 from tpu_fleet.commands.profile import Recorded, Wanted, take_in
 from tpu_fleet.commands.tunnel import answers, free_port, running
 from tpu_fleet.show import serve_profiles
+from tpu_fleet.show.profile import operations_table, workers_table
 from tpu_fleet.workers.profile.bring import Answer, Bringer, Moment
 
 harness = sys.modules["run_agent_harness"]
@@ -147,6 +148,12 @@ def test_all_workers_record_the_same_steps_and_the_run_goes_on(
     assert all(one.devices == 1 and one.input > 0.3 and one.idle >= one.input for one in shares)
     assert all(0 < one.collectives < 1 for one in shares)
     assert "collective" in {one.kind for one in recorded.operations}
+
+    tables = workers_table(recorded.found), operations_table(recorded.operations)
+    shown = [str(line) for table in tables for line in table.lines(80)]
+    print("\n".join(shown))
+    assert all(len(line) <= 80 for line in shown)
+    assert len(shown) == 2 + WORKERS + len(recorded.operations)
 
     after = max(steps(workers[0]))
     harness.wait_until(lambda: max(steps(workers[0])) > after + 20, "more steps")

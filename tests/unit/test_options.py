@@ -33,6 +33,7 @@ MEANINGS = {
     "--port": (click.IntRange, None, r""),
     "--no-logs": (click.types.BoolParamType, None, r"(With --page: l|L)eave out everything that"),
     "--yes": (click.types.BoolParamType, None, r"Do not ask for "),
+    "--open": (click.types.BoolParamType, None, r"Open (it|the page) in "),
 }
 
 

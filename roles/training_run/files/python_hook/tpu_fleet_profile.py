@@ -121,7 +121,7 @@ def _named(name, module):
 
 
 def _by_jax(folder, _seconds, wait_for_the_moment, wait_for_the_end):
-    # No server: it would listen on all addresses, and write for whoever asks.
+    # No server: it would listen on all addresses, and ask for no password.
     profiler = sys.modules["jax"].profiler
     wait_for_the_moment()
     profiler.start_trace(folder)

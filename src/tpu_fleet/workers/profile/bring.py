@@ -29,7 +29,7 @@ MOST_PROCESSES = 64
 PATIENCE = 15.0
 """Seconds that a worker which is ready waits for the others."""
 LEAD = 2.0
-"""Seconds from the agreement to the moment: each worker hears of it before."""
+"""Seconds from the agreement to the moment: each worker must know it before."""
 SILENCE = 60.0
 """Seconds without a word after which a worker is given up."""
 _VERSION = re.compile(r"[a-z_]{1,20} [A-Za-z0-9.+_?-]{1,60}")

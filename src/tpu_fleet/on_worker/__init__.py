@@ -2,9 +2,8 @@
 
 `worker_program.py` sends the texts of these modules over the connection, as ordered in MODULES,
 PAST, VERBS, PORT, FOLDER or PROFILE. `limits` is the first of each program, and limits it before
-anything is read. `run_states`, `run_end`, `runs`, `chip_holders`, `chip_monitor` with `grpc_call`,
-`standing`, `listeners` and `as_user` are links into the collection, whose modules run the same
-code.
+anything is read. `run_states`, `run_end`, `runs`, `chip_holders`, `standing`, `listeners` and
+`as_user` are links into the collection, whose modules run the same code.
 
 May import: nothing.
 """

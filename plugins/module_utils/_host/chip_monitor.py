@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .grpc_call import NoAnswer, Refused, call
-from .listeners import of_port
+from .listeners import name_of, of_port
 
 PORT = 8431
 SECONDS = 2.0
@@ -215,8 +215,15 @@ def _optional(ask: Ask, method: str, message: bytes) -> bytes | None:
         return None
 
 
-def look(port: int = PORT, seconds: float = SECONDS, hlo: bool = True) -> dict[str, Any]:
-    """Return what the port says, and never raise for what is there.
+def stranger(uids: set[int], port: int = PORT) -> str:
+    """Return the user who listens on the port and is none of these; empty if there is none."""
+    return next((name_of(one.uid) for one in of_port(port) if one.uid not in uids), "")
+
+
+def look(
+    uids: set[int], port: int = PORT, seconds: float = SECONDS, hlo: bool = True
+) -> dict[str, Any]:
+    """Return what the port says, if one of these users has it; never raise for what is there.
 
     `reached` is false where nothing listens; `refused` has the reason why an answer does not count,
     and then nothing else of it is there. `cores` has for each core its number, its chip, `state`
@@ -224,6 +231,9 @@ def look(port: int = PORT, seconds: float = SECONDS, hlo: bool = True) -> dict[s
     `hlo` (where the program stands), the `queued` programs and `error`. `metrics` has each of
     METRICS by device. `hlo` asks for the place in the program, which takes libtpu more time.
     """
+    other = stranger(uids, port)
+    if other:
+        return {"reached": True, "refused": f"{other} has the port, who has no part in it"}
     ask = _asker(port, seconds)
     try:
         return {
@@ -244,8 +254,7 @@ def figures(uids: set[int], port: int = PORT, seconds: float = SECONDS) -> dict[
 
     Nothing either where no program answers, or not with metrics.
     """
-    found = of_port(port)
-    if not found or any(one.uid not in uids for one in found):
+    if stranger(uids, port):
         return {}
     try:
         return _metrics(_asker(port, seconds))

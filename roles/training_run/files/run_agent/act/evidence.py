@@ -71,7 +71,7 @@ def gather(config: Config, hand: Hand) -> Found:
         "run": _run(config, hand, status, lines),
         "error": last_error.last_error(lines),
         "chips": chips,
-        "monitoring": _monitoring() if chips["present"] else None,
+        "monitoring": _monitoring(config) if chips["present"] else None,
         "disk": _disks(config, status),
         "memory": memory_look.memory(
             terminal.uid_of(config.user), _real(status, "start"), _whole(status, "agent_pid")
@@ -272,9 +272,10 @@ def _chips(config: Config, ours: set[int]) -> dict[str, Any]:
     return {"present": len(there), "holders": held[: bounds.HOLDERS]}
 
 
-def _monitoring() -> dict[str, Any]:
-    """Return what libtpu's monitoring port says."""
-    told = chip_monitor.look()
+def _monitoring(config: Config) -> dict[str, Any]:
+    """Return what libtpu's monitoring port says, if the run's user or root has it."""
+    uid = terminal.uid_of(config.user)
+    told = chip_monitor.look({0} if uid is None else {0, uid})
     why_not = "no program listens there" if not told["reached"] else told.get("refused", "")
     return {
         "reached": told["reached"] and not why_not,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Iterator
 
@@ -26,7 +27,7 @@ def _well(port: Port) -> Iterator[None]:
 
 
 def test_metrics_and_cores_of_a_program_that_works(port: Port) -> None:
-    said = chip_monitor.look(port.port)
+    said = chip_monitor.look({os.getuid()}, port.port)
     assert said["reached"] is True
     assert said["metrics"] == {
         "duty_cycle_percent": {0: 96.0, 1: 96.0},
@@ -43,7 +44,7 @@ def test_metrics_and_cores_of_a_program_that_works(port: Port) -> None:
         "program": program, "hlo": "fusion.7 (train_step)", "error": None,
         "queued": [{"run_id": 10_813, "launch_id": 813, "program": program}],
     }  # fmt: skip
-    assert chip_monitor.look(port.port, hlo=False)["cores"][1]["hlo"] is None
+    assert chip_monitor.look({os.getuid()}, port.port, hlo=False)["cores"][1]["hlo"] is None
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_fault_of_one_worker(
 ) -> None:
     port.fault(kind, worker)
     port.now += 60
-    said = chip_monitor.look(port.port)
+    said = chip_monitor.look({os.getuid()}, port.port)
     port.now -= 60
     seen = [
         (core["state"], core["launch_id"], core["hlo"] and core["hlo"].split()[0])
@@ -75,7 +76,7 @@ def test_a_fault_of_one_worker(
 
 def test_the_error_of_a_core(port: Port) -> None:
     port.fault("core_error", 1, core=1, message="HBM: an uncorrectable error")
-    said = chip_monitor.look(port.port)["cores"]
+    said = chip_monitor.look({os.getuid()}, port.port)["cores"]
     assert [core["error"] for core in said] == [None, "HBM: an uncorrectable error"]
 
 
@@ -90,24 +91,26 @@ def test_the_error_of_a_core(port: Port) -> None:
 )
 def test_what_no_runtime_says_is_refused(port: Port, how: str, why: str) -> None:
     port.how = how
-    assert chip_monitor.look(port.port, 0.3) == {"reached": True, "refused": why}
+    assert chip_monitor.look({os.getuid()}, port.port, 0.3) == {"reached": True, "refused": why}
     assert chip_monitor.figures({os.getuid()}, port.port, 0.3) == {}
 
 
 def test_a_hostile_text_is_cut_and_harmless(port: Port) -> None:
     port.how = "text"
-    (core,) = chip_monitor.look(port.port)["cores"]
+    (core,) = chip_monitor.look({os.getuid()}, port.port)["cores"]
     assert len(core["error"]) == 300
     assert core["error"].startswith("[2J ]0;owned xxx")
 
 
 def test_nothing_listens() -> None:
-    assert chip_monitor.look(1) == {"reached": False}
+    assert chip_monitor.look({os.getuid()}, 1) == {"reached": False}
     assert chip_monitor.figures({os.getuid()}, 1) == {}
 
 
 def test_the_port_of_another_user_does_not_count(port: Port) -> None:
     assert chip_monitor.figures({os.getuid() + 1}, port.port) == {}
+    said = chip_monitor.look({os.getuid() + 1}, port.port)
+    assert said["refused"] == f"{getpass.getuser()} has the port, who has no part in it"
 
 
 def _field(number: int, content: bytes) -> bytes:

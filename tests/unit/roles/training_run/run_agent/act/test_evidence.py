@@ -118,8 +118,8 @@ def test_the_ports_that_it_needs_of_others_are_tried(run: config.Config) -> None
 def test_what_the_monitoring_port_says(run: config.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     with monitoring_port.serving() as port:
         port.fault("core_error", 1, message="HBM error")
-        told = chip_monitor.look(port.port)
-    monkeypatch.setattr(evidence.chip_monitor, "look", lambda: told)
+        told = chip_monitor.look({os.getuid()}, port.port)
+    monkeypatch.setattr(evidence.chip_monitor, "look", lambda uids: told)
     (run.paths.root / "dev").mkdir()
     (run.paths.root / "proc").mkdir()
     (run.paths.root / "dev/accel0").touch()

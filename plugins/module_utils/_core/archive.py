@@ -7,6 +7,10 @@ Each worker has a folder for each life of its machine, from its creation to its 
     FOLDER/RUN/SLICE/HOST/LIFE/parts/FIRST-LAST
     FOLDER/RUN/SLICE/HOST/LIFE/results/NAME
 
+Beside them are the entries of the run's compilation cache, which only machines of the run read:
+
+    FOLDER/RUN/compile-cache/GANG/KEY/NAME
+
 A part is a sequence of frames: a line of JSON and so many bytes, which are the next ones of a
 stream: the log, the events, the note of a hang. Each frame has its place in its stream, so a part
 that was written twice, or is also in one that was composed of several, is read once.
@@ -25,6 +29,8 @@ from typing import Any
 from .checkpoints import ARCHIVES, bucket_and_folder, is_folder, name_below, time_of
 
 LOG, EVENTS = "log", "events"
+COMPILE_CACHE = "compile-cache"
+"""The folder of a run's compilation cache."""
 MOST_PART = 16 << 20
 """Bytes of a part."""
 MOST_RESULT = 1 << 30
@@ -227,6 +233,8 @@ def lives_of(
             continue
         thing = _thing(item, prefix)
         words = thing.name.split("/", 4) if thing else []
+        if len(words) == 4 and words[0] == COMPILE_CACHE:
+            continue
         if thing is None or not _is_ours(words, thing.size, name_of_slice):
             refused += 1
             continue

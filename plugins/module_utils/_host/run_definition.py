@@ -35,6 +35,7 @@ NOT_DEFINITION = (
     "no_retry_exit_codes",
     "needs_tpu",
     "min_free_bytes",
+    "compile_cache_bytes",
     "checkpoint_signal",
     "checkpoint_command",
     "checkpoint_lead_seconds",

@@ -264,6 +264,7 @@ OPTIONS: dict[str, Rule] = {
     "checkpoint_command": _TEXT,
     "checkpoint_lead": _SPAN,
     "checkpoint_signal": _matching(_SIGNAL, "a signal such as SIGUSR1"),
+    "compile_cache_size": _or_none(_TEXT),
     "fail_fast_window": _SPAN,
     "fence": _one_of("folder", "attempt"),
     "grace": Rule(_is_grace, f"a duration of at most {MOST_GRACE}s"),

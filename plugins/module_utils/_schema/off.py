@@ -23,6 +23,7 @@ OFF_BY_NULL = frozenset(
         "training_run_metadata_url",
         "training_run_runs.archive",
         "training_run_runs.checkpoint_dir",
+        "training_run_runs.compile_cache_size",
         "training_run_runs.min_free",
     }
 )

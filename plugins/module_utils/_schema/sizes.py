@@ -102,6 +102,7 @@ SIZES = {
     "ray_cluster_object_store_size": "B",
     "run_queue_log_size": "B",
     "training_run_log_size": "B",
+    "training_run_runs.compile_cache_size": "B",
     "training_run_runs.min_free": "B",
 }
 # Those that may also be a share of the machine's memory.

@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 _HELPERS = {
     "archive": "archive_round",
     "bucket": "bucket_look",
+    "cache": "cache_round",
+    "cache-serve": "cache_peer",
     "fence": "fence_object",
     "hand": "hand",
     "log": "logs",

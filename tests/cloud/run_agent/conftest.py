@@ -42,6 +42,7 @@ def gang() -> Iterator[Callable[..., list[Any]]]:
             "command": command,
             "hosts": hosts,
             "port": free_port(),
+            "peer_port": free_port(),
             "coordinator_port": free_port(),
             "grace_seconds": 5,
             "timing": harness.TIMING,

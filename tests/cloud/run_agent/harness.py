@@ -69,6 +69,7 @@ class Worker:
                 "log": str(self.folder / "log" / "run.log"),
                 "queue": str(self.folder.parent / f"queue{self.index}"),
                 "records": str(self.folder / "records"),
+                "cache": str(self.folder / "cache"),
                 "root": str(self.folder / "no-chips"),
                 **definition.get("paths", {}),
             },

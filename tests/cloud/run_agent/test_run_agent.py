@@ -383,7 +383,7 @@ def test_strangers_are_refused(gang: Make) -> None:
     workers = gang(FOR_EVER)
     start(workers)
     workers[0].wait_running(attempt=1)
-    port = json.loads(workers[0].definition.read_text())["port"]
+    port = json.loads(workers[0].definition.read_text())["peer_port"]
     stranger = socket.create_connection(("127.0.0.2", port), 60, ("127.0.0.9", 0))
     with stranger, contextlib.suppress(ConnectionResetError):
         assert stranger.recv(1) == b""
@@ -424,7 +424,7 @@ def test_a_number_from_before_the_reboot_is_nobodys_parent_now(gang: Make) -> No
 
 def test_a_port_that_is_taken_is_named(gang: Make) -> None:
     workers = gang(FOR_EVER)
-    port = json.loads(workers[0].definition.read_text())["port"]
+    port = json.loads(workers[0].definition.read_text())["peer_port"]
     with socket.socket() as taken:
         taken.bind((harness.HOSTS[0], port))
         taken.listen()

@@ -44,6 +44,7 @@ _AMOUNTS = {
     "hang_seconds": "hang_after",
     "checkpoint_lead_seconds": "checkpoint_lead",
     "min_free_bytes": "min_free",
+    "compile_cache_bytes": "compile_cache_size",
 }
 _UNIT = """\
 [Unit]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .act import hang, metadata, processes, save_request, secrets, store, terminal
 from .act.archive_watch import Archive
 from .act.bucket_watch import BucketWatch
+from .act.cache_watch import CompileCache
 from .act.chip_starts import ChipStarts
 from .act.chip_watch import ChipWatch
 from .act.definitions import load
@@ -105,7 +106,10 @@ class Agent:
         self.archive = Archive(self.config, self.hand)
         chips_every = self.config.timing.chips
         self.chips = ChipWatch(self.config.user, chips_every, self.config.paths.root)
-        self.readiness = Readiness(self.config, self.secrets, self.leader, self.boot_id, self.hand)
+        self.cache = CompileCache(self.config, self.hand, lambda: self.keys.current)
+        self.readiness = Readiness(
+            self.config, self.secrets, self.leader, self.boot_id, self.hand, self.cache
+        )
         self.hang = hang.Note(self.config, self.hand)
         self.ports = PortWatch(self.config, self.memory.attempt)
         self.chip_starts = ChipStarts(self.config, self.hand)
@@ -154,6 +158,7 @@ class Agent:
         self.ports.close()
         self.bucket.close()
         self.archive.close()
+        self.cache.close()
 
     def close_pipe(self) -> None:
         """Give up the pipe that wakes it, once signals no longer go there."""
@@ -319,6 +324,7 @@ class Agent:
             on = self.readiness.checkpoints_on
             self.memory = replace(self.memory, checkpoints_on=on)
         self.bucket.look(time.monotonic(), running=not idle)
+        self.cache.look(time.monotonic(), idle)
         self.archive.look(time.monotonic(), running=not idle, hurry=self.watch.preempted)
         self.chips.look(time.monotonic(), running=not idle)
         self._look_at_ports()

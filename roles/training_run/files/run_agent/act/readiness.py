@@ -12,6 +12,7 @@ from ..decide.gang_state import GATHERING, Gang
 from ..decide.member import Order
 from ..decide.run_states import ENDED, RUNNING
 from . import devices, listeners, preparation, processes, secrets, terminal
+from .cache_watch import CompileCache
 from .hand import Hand
 from .preparation import Preparation
 from .turns import Turns
@@ -54,6 +55,7 @@ class Readiness:
         leader: Leads | None,
         boot_id: str,
         hand: Hand,
+        cache: CompileCache,
     ) -> None:
         self.blocked = ""
         self.disk_news = ""
@@ -62,6 +64,7 @@ class Readiness:
         self._leader = leader
         self._hand = hand
         self._preparation = Preparation(config, hand)
+        self._cache = cache
         self._queue: dict[str, Any] | None = None
         self._turns: Turns | None = None
         # On each slice that the run has, one agent takes part in its queue.
@@ -126,6 +129,7 @@ class Readiness:
         """Look at everything again before the next start."""
         self._looked = None
         self._preparation.forget()
+        self._cache.forget()
 
     def look(self, order: Order | None, waiting: bool, running: bool) -> None:
         """Take a look; `waiting` says whether an attempt may start here soon."""
@@ -149,7 +153,7 @@ class Readiness:
         self.blocked = self._obstacle
         if not self.blocked and not queued:
             gang = self._leader.gang if self._leader else None
-            self.blocked = self._preparation.obstacle(gang)
+            self.blocked = self._cache.obstacle(now) or self._preparation.obstacle(gang)
 
     def leave(self) -> None:
         """Let the next run have the TPU, until this one is started again."""

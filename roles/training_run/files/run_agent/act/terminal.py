@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..decide import fence
+from ..decide import compile_cache, fence
 from ..decide.config import Config
 from ..decide.values import one_line
 from . import as_user, bucket_guard, environment, installed, processes, shared_places, store
@@ -151,9 +151,7 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
         "worker": config.worker,
         "command": config.command,
         "workdir": workdir(config, hand),
-        "env": environment.of_program(
-            resolved(config, hand), run_id, attempt, user_environment(config.user)
-        ),
+        "env": environment.of_program(resolved(config, hand), run_id, attempt, _basis(config)),
         "folder": str(folder),
         "log": str(config.paths.log),
         "log_command": log,
@@ -168,6 +166,37 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
     if os.geteuid() == 0:
         os.chown(str(path), account.pw_uid, account.pw_gid)
     _new_session(config, installed.command("program"), path)
+
+
+def _basis(config: Config) -> dict[str, str]:
+    """Return the variables that the run's own go before: the user's, and those of the cache."""
+    folder = give_cache_folder(config)
+    named = compile_cache.variables(config.env, str(folder) if folder else "")
+    return {**user_environment(config.user), **named}
+
+
+def cache_folder(config: Config) -> Path | None:
+    """Return the folder of a run's compilation cache; None if it has none, or one of its own.
+
+    It is the user's, so that a run which gets another user begins with another folder.
+    """
+    if not config.compile_cache_bytes or compile_cache.DIRECTORY in config.env:
+        return None
+    return config.paths.cache / config.run / config.user
+
+
+def give_cache_folder(config: Config) -> Path | None:
+    """Make that folder; return None where there is none that belongs to the user."""
+    folder = cache_folder(config)
+    if folder is None:
+        return None
+    _give(folder, config.user)
+    try:
+        found = folder.lstat()
+    except OSError:
+        return None
+    is_theirs = stat.S_ISDIR(found.st_mode) and found.st_uid == uid_of(config.user)
+    return folder if is_theirs else None
 
 
 def mark_of(config: Config, run_id: str, attempt: int, owner: str) -> fence.Mark:

@@ -49,6 +49,7 @@ class Paths:
     secrets_program: Path = Path("/opt/tpu-fleet/tpu_fleet_secrets.py")
     queue: Path = Path("/var/lib/tpu-fleet/queue")
     records: Path = Path("/var/lib/tpu-fleet")
+    cache: Path = Path("/var/cache/tpu-fleet/compile")
     root: Path = Path("/")  # where the chips' device files and the processes are looked for
 
     @property
@@ -112,6 +113,8 @@ class Config:
     results: list[str] = field(default_factory=list)
     fence: str = ""
     attempt_folders: bool = False  # whether each attempt writes to a folder of its own
+    port: int = 0  # below the coordinator's: worker 0 hands entries of the compilation cache out
+    compile_cache_bytes: int = 0
     position: int = 0
     failures_before: int = 0  # of the program, on other slices
     key: str = ""  # by which the workers of the gang know each other
@@ -193,6 +196,7 @@ def parse(public: dict[str, Any], env: dict[str, str], sets: str = "", key: str 
         "definition": definition_of(public, env, sets),
         # A definition of an earlier version has the one port.
         "peer_port": int(public.get("peer_port") or public["port"]),
+        "port": int(public["port"]) if public.get("peer_port") else 0,
         "paths": _paths(public["run"], public.get("paths", {})),
         "timing": Timing(**public["timing"]),
         "log_bytes": int(public["log"]["bytes"]),

@@ -32,6 +32,7 @@ from run_agent.act import (
     store,
     terminal,
 )
+from run_agent.act.cache_watch import CompileCache
 from run_agent.decide import config, fence, gang_state, status
 from run_agent.talk import keys, refusals, systemd
 from run_agent.talk.clock import GangClock
@@ -180,7 +181,8 @@ def test_a_marked_process_of_another_user_neither_blocks_nor_is_killed(
     place: Path, hands: hand.Hand
 ) -> None:
     run = made(place)
-    ready = readiness.Readiness(run, secrets.Keeper(run), None, "b", hands)
+    cache = CompileCache(run, hands, lambda: "")
+    ready = readiness.Readiness(run, secrets.Keeper(run), None, "b", hands, cache)
     marks = {
         "TPU_FLEET_RUN": "digits",
         "TPU_FLEET_WORKER": "0",

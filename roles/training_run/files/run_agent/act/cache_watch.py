@@ -1,0 +1,189 @@
+"""Has a run's compilation cache filled before an attempt, and kept in bounds and in the bucket.
+
+The work is done by processes with the rights of the run's user (`cache_round.py`), and on worker 0
+by one that serves the others of the gang (`cache_peer.py`). Nothing that goes wrong here keeps a
+run from starting: it compiles then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..decide import archive, compile_cache
+from ..decide.config import Config
+from ..decide.values import json_object, one_line
+from . import as_user, installed, terminal
+from .hand import Hand
+
+_MOST = 2 << 20
+_FETCH_SECONDS = 60.0  # that a start waits for entries at most
+_ROUND_SECONDS = 240.0
+_SERVER_PAUSE = 10.0
+
+
+class CompileCache:
+    """What is known of a run's compilation cache; a run without one has nothing done."""
+
+    def __init__(self, config: Config, hand: Hand, gang_key: Callable[[], str]) -> None:
+        self._config, self._hand, self._gang_key = config, hand, gang_key
+        place = archive.prefix_of(config.archive, config.run)
+        # Of each gang: where the slices of a run train alone, they have a key each.
+        gang = f"{place[1]}{archive.COMPILE_CACHE}/{config.fence}/" if place else ""
+        self._bucket = (place[0], gang) if place else None
+        self._thread: threading.Thread | None = None
+        self._answer: dict[str, Any] | None = None
+        self._known: list[str] = []
+        self._stamp: list[int] | None = None
+        self._looked: float | None = None
+        self._fetched: float | None = None
+        self._unwanted = threading.Event()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._served = ("", 0.0)  # by which key, and when that began
+        self.errors: list[str] = []
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the folder; None where the run has no such cache, or its own."""
+        return terminal.cache_folder(self._config)
+
+    def look(self, now: float, idle: bool) -> None:
+        """Take in a round that has ended; begin one when the program has written an entry."""
+        self._take_in()
+        folder = self.folder
+        if folder is None:
+            return
+        key = self._key
+        self._serve(now, key, folder)
+        if self._looked is not None and now - self._looked < self._config.timing.archive:
+            return
+        self._looked, before = now, self._stamp
+        self._stamp = self._hand.stamp(folder)
+        # While nothing runs and nothing was seen before, the next start has its own round.
+        if self._thread is None and self._stamp != before and not (idle and before is None):
+            self._begin(folder, key, fetch=False)
+
+    def obstacle(self, now: float) -> str:
+        """Say that a start waits for entries, which it does for a minute at most; else empty."""
+        folder, key = self.folder, self._key
+        if folder is None or not (self._bucket or self._peer) or not key:
+            return ""
+        self._take_in()
+        if self._fetched is None and self._thread is None:
+            self._fetched = now
+            terminal.give_cache_folder(self._config)
+            self._begin(folder, key, fetch=True)
+        begun = now if self._fetched is None else self._fetched
+        if self._thread is None or now - begun > _FETCH_SECONDS:
+            return ""
+        return "its compilation cache is being filled"
+
+    def forget(self) -> None:
+        """Fetch once more before the next start."""
+        self._fetched = None
+
+    def close(self) -> None:
+        """End what works beside the loop."""
+        self._unwanted.set()
+        self._end_server()
+
+    @property
+    def _key(self) -> str:
+        return compile_cache.key_of(self._gang_key(), self._config.run, self._config.user)
+
+    @property
+    def _peer(self) -> list[Any] | None:
+        config = self._config
+        return None if config.leader or not config.port else [config.hosts[0], config.port]
+
+    def _begin(self, folder: Path, key: str, fetch: bool) -> None:
+        config = self._config
+        order = {
+            "folder": str(folder),
+            "limit": config.compile_cache_bytes,
+            "key": key,
+            "known": self._known,
+            "fetch": fetch,
+            "send": bool(key),
+            "prune": config.leader,
+            "seconds": _FETCH_SECONDS if fetch else _ROUND_SECONDS,
+            "peer": self._peer,
+            "storage": config.storage,
+            "metadata": config.metadata,
+        }
+        if self._bucket is not None:
+            order.update(bucket=self._bucket[0], prefix=self._bucket[1])
+        self._answer = None
+        text = json.dumps(order).encode()
+        self._thread = threading.Thread(target=self._run, args=(text,), daemon=True)
+        self._thread.start()
+
+    def _run(self, order: bytes) -> None:
+        try:
+            found = as_user.run_as(
+                self._config.user,
+                installed.command("cache"),
+                terminal.user_environment(self._config.user),
+                seconds=_ROUND_SECONDS + _FETCH_SECONDS,
+                most_bytes=_MOST,
+                unwanted=self._unwanted,
+                given=order,
+            )
+            self._answer = json_object(found.out)
+        except (OSError, as_user.UserError, terminal.CannotStart) as error:
+            self._answer = {"errors": [str(error)]}
+
+    def _take_in(self) -> None:
+        """Take in what a round says: it is the user's, and goes back to the user."""
+        if self._thread is None or self._thread.is_alive():
+            return
+        self._thread, answer = None, self._answer or {"errors": ["no answer"]}
+        names = answer.get("known")
+        if isinstance(names, list):
+            names = [one for one in names if isinstance(one, str) and compile_cache.is_entry(one)]
+            self._known = names[: compile_cache.MOST_ENTRIES]
+        errors = answer.get("errors")
+        self.errors = [one_line(str(one)) for one in errors][:3] if isinstance(errors, list) else []
+
+    # The server of worker 0
+
+    def _serve(self, now: float, key: str, folder: Path) -> None:
+        config = self._config
+        if not config.leader or config.workers < 2 or not config.port or not key:
+            return
+        served, begun = self._served
+        alive = self._server is not None and self._server.poll() is None
+        if (alive and served == key) or (not alive and begun and now - begun < _SERVER_PAUSE):
+            return
+        self._end_server()
+        self._served = (key, now)
+        order = {"host": config.hosts[0], "port": config.port, "folder": str(folder), "key": key}
+        with contextlib.suppress(OSError, KeyError):
+            self._server = subprocess.Popen(
+                as_user.command_as(config.user, installed.command("cache-serve")),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": as_user.PATH},
+                start_new_session=True,
+            )
+            if self._server.stdin is not None:
+                os.write(self._server.stdin.fileno(), json.dumps(order).encode() + b"\n")
+
+    def _end_server(self) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        if server.stdin is not None:
+            with contextlib.suppress(OSError):
+                server.stdin.close()
+        server.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(1)

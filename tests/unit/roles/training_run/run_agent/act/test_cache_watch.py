@@ -1,0 +1,156 @@
+"""The agent's side of a compilation cache; its rounds are processes, as in an agent."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from object_server import Objects, serving
+from run_agent.act import cache_watch, terminal
+from run_agent.act.cache_watch import CompileCache
+from run_agent.act.hand import Hand
+from run_agent.decide.config import Config, Paths, parse
+from run_definition import PUBLIC
+
+KEY = "ab" * 32
+NAME = f"jit_step-{'0f' * 32}-cache"
+DATA = zlib.compress(b"code" * 1000)
+
+
+@pytest.fixture
+def lab() -> Iterator[Objects]:
+    with serving(Objects()) as objects:
+        yield objects
+
+
+def config_of(folder: Path, lab: Objects, **more: Any) -> Config:
+    config = parse({**PUBLIC, "user": getpass.getuser(), "worker": 0}, {})
+    paths = Paths(folder / "state", folder / "r", folder / "log/run.log", cache=folder / "cache")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    given = {
+        "archive": "gs://lab/all", "storage": lab.url, "metadata": "", "port": port,
+        "hosts": ["127.0.0.1", "127.0.0.3"], "compile_cache_bytes": 10**6,
+    }  # fmt: skip
+    return replace(config, paths=paths, **{**given, **more})
+
+
+def cache_of(config: Config, key: str = KEY) -> CompileCache:
+    return CompileCache(config, Hand(config.user), lambda: key)
+
+
+def settled(cache: CompileCache) -> None:
+    if cache._thread is not None:
+        cache._thread.join(60)
+    cache._take_in()
+
+
+def test_a_start_waits_until_entries_are_here(tmp_path: Path, lab: Objects) -> None:
+    config = config_of(tmp_path, lab)
+    first = cache_of(config)
+    assert first.obstacle(100.0) == "its compilation cache is being filled"
+    settled(first)
+    assert (first.obstacle(101.0), first.errors) == ("", [])
+    folder = tmp_path / "cache/demo" / config.user
+    (folder / NAME).write_bytes(DATA)
+    first.look(200.0, idle=False)
+    settled(first)
+    assert [name.rpartition("/")[2] for name in lab.items] == [NAME]
+    first.look(201.0, idle=False)
+    assert first._thread is None  # half a minute has not passed, and nothing is new
+    (folder / NAME).unlink()
+    first.forget()
+    assert first.obstacle(300.0)
+    settled(first)
+    assert first.obstacle(301.0) == ""
+    assert (folder / NAME).read_bytes() == DATA
+    first.close()
+
+
+def test_a_start_waits_for_a_minute_at_most(tmp_path: Path, lab: Objects) -> None:
+    lab.delay = 1.0
+    cache = cache_of(config_of(tmp_path, lab))
+    assert cache.obstacle(100.0)
+    assert cache.obstacle(159.0)
+    assert cache.obstacle(161.0) == ""
+    cache.close()
+    settled(cache)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"compile_cache_bytes": 0},
+        {"env": {"JAX_COMPILATION_CACHE_DIR": "/own"}},
+        {"archive": ""},
+    ],
+)
+def test_nothing_is_waited_for(tmp_path: Path, lab: Objects, more: dict[str, Any]) -> None:
+    config = config_of(tmp_path, lab, **more)
+    cache = cache_of(config)
+    assert cache.obstacle(100.0) == ""
+    assert cache._thread is None
+    assert (terminal.give_cache_folder(config) is None) == ("archive" not in more)
+
+
+def test_without_a_key_nothing_travels(tmp_path: Path, lab: Objects) -> None:
+    cache = cache_of(config_of(tmp_path, lab), key="")
+    assert cache.obstacle(100.0) == ""
+    cache.look(100.0, idle=False)
+    assert (cache._thread, cache._server, lab.requests) == (None, None, [])
+
+
+def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
+    config = config_of(tmp_path, lab, archive="")
+    first, second = cache_of(config), cache_of(replace(config, worker=1))
+    terminal.give_cache_folder(config)
+    folder = tmp_path / "cache/demo" / config.user
+    (folder / NAME).write_bytes(DATA)
+    first.look(100.0, idle=True)
+    server = first._server
+    assert server is not None
+    first.look(101.0, idle=True)
+    assert first._server is server
+    other = replace(config, worker=1, paths=replace(config.paths, cache=tmp_path / "cache1"))
+    errors = ["none yet"]
+    while errors:  # the server's process begins
+        second = cache_of(other)
+        assert second.obstacle(100.0)
+        settled(second)
+        errors = second.errors
+    assert (tmp_path / "cache1/demo" / config.user / NAME).read_bytes() == DATA
+    first.close()
+    assert server.wait(20) is not None
+
+
+def test_what_a_round_says_is_read_with_care(
+    tmp_path: Path, lab: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = cache_of(config_of(tmp_path, lab))
+    odd = json.dumps({"known": ["../x", 3, NAME], "errors": ["a\nb", 3, {}, "", ""]})
+    monkeypatch.setattr(cache_watch.installed, "command", lambda *_: ["/bin/echo", odd])
+    cache.obstacle(100.0)
+    settled(cache)
+    assert (cache._known, cache.errors) == ([NAME], ["a b", "3", "{}"])
+    monkeypatch.setattr(cache_watch.installed, "command", lambda *_: ["/bin/false"])
+    cache.forget()
+    cache.obstacle(200.0)
+    settled(cache)
+    assert cache.errors == ["no answer"]
+
+
+def test_the_folder_is_the_users_alone(tmp_path: Path, lab: Objects) -> None:
+    config = config_of(tmp_path, lab)
+    folder = terminal.give_cache_folder(config)
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    assert terminal.give_cache_folder(config) is None

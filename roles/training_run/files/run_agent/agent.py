@@ -37,6 +37,8 @@ from .decide.gang_state import (
 )
 from .decide.pace import Pace
 from .decide.run_states import ENDED, RUNNING
+from .decide.times import Seconds, heard
+from .decide.times import counts as counts_of
 from .talk import keys, systemd
 from .talk.journal import Journal
 from .talk.leader import Leader
@@ -424,13 +426,37 @@ class Agent:
             self._tell_progress()
 
     def _note_step(self) -> None:
-        seen = self.progress
-        memory = status.reached(self.memory, seen.step, time.time(), seen.first)
+        seen, now = self.progress, time.time()
+        memory = status.reached(self.memory, seen.step, now, seen.first)
+        is_first = self.memory.first_step is None and memory.first_step is not None
+        if is_first:
+            counts = counts_of(self.glance.times)
+            memory = status.first_stepped(memory, self._times_known(), counts)
+        # Before the first step it would be a write for each second.
+        if memory.first_step is not None:
+            memory = status.spent(memory, self._times_known(), now)
         # Without a step it is noted every second, and would be a write for each.
         last = None if memory.first_step is None else seen.loss
         memory = replace(memory, loss=last, loss_watch=self.losses.to_json())
         self.memory = status.with_figures(memory, seen.figures)
+        if is_first:
+            self._tell_first_step()
         self._note_saved()
+
+    def _times_known(self) -> Seconds:
+        """Return what is known from inside of the attempt: what its program says comes first."""
+        return {**heard(self.glance.times), **self.progress.seconds}
+
+    def _tell_first_step(self) -> None:
+        """Write down how long the start took, and of what that consisted."""
+        parts = self.memory.start_parts
+        self.journal.tell(
+            self.memory,
+            "first-step",
+            seconds=round(sum(parts.values()) - parts.get("wait", 0.0), 2),
+            parts=parts,
+            counts=self.memory.start_counts,
+        )
 
     def _note_saved(self) -> None:
         if self.progress.saved_at is not None:
@@ -441,7 +467,8 @@ class Agent:
         step, written = self.progress.step, not self.journal.log.error
         # What waits for room on the disk must be of more weight.
         if step is not None and written:
-            self.journal.tell(self.memory, "progress", step=step, numbers=self.progress.numbers)
+            numbers, inside = self.progress.numbers, self.memory.inside
+            self.journal.tell(self.memory, "progress", step=step, numbers=numbers, inside=inside)
 
     def _program_ended(self) -> None:
         # By their marks alone: the number of a parent that is gone may be another process's by now.
@@ -458,7 +485,9 @@ class Agent:
         chips = self.chip_starts.failure(self.memory.attempt) if starts_only else ""
         cause = PORT_TAKEN if taken else CHIPS if chips else cause
         note = taken or (f"{CHIPS}: {chips}" if chips else "")
-        self.memory = status.ended(self.memory, cause, time.time(), note=note)
+        end = time.time() if self.memory.end is None else self.memory.end
+        self.memory = status.spent(self.memory, self._times_known(), end)
+        self.memory = status.ended(self.memory, cause, end, note=note)
         self.tail = [taken or chips] if note else self.journal.tail() if failed else []
         self.signalled, self.cause, self.adrift = None, "", False
         self.hang.forget()

@@ -84,12 +84,19 @@ class _Times:
             self.counts[name] += 1
 
     def _write(self, now):
+        """Write the file, if no other process has it, and the disk takes it."""
+        from contextlib import suppress
+
+        self._written, self._new = now, 0.0
+        with suppress(OSError):
+            if self._is_ours():
+                self._replace(now)
+
+    def _replace(self, now):
         import json
 
-        if not self._is_ours():
-            return
         told = {"pid": self._pid, "jax": self.jax, "written": now, "at": self.at}
-        new = "%s.%d" % (_PATH, self._pid)
+        new = _PATH + "." + str(self._pid)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(new, flags, 0o600)
         try:
@@ -97,7 +104,6 @@ class _Times:
         finally:
             os.close(handle)
         os.replace(new, _PATH)  # noqa: PTH105
-        self._written, self._new = now, 0.0
 
     def _is_ours(self):
         """Return whether no other process that lives has written the file."""
@@ -134,10 +140,10 @@ def _watch(spec):
 
     def exec_module(module):
         load(module)
-        try:
+        from contextlib import suppress
+
+        with suppress(Exception):  # the program has no use for it
             _listen(module, begin)
-        except Exception:  # noqa: S110 - the program has no use for it
-            pass
 
     spec.loader.exec_module = exec_module
 

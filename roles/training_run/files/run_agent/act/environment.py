@@ -66,6 +66,7 @@ def of_program(config: Config, run_id: str, attempt: int, basis: dict[str, str])
         "TPU_FLEET_PROGRESS": str(config.paths.user / "progress.json"),
         "TPU_FLEET_FENCE": str(attempt),
         "TPU_FLEET_STACKS": str(config.paths.stacks),
+        "TPU_FLEET_TIMES": str(config.paths.user / "times.json"),
     }
     result = dict(basis, WANDB_RUN_ID=run_id, WANDB_RESUME="allow", PYTHONUNBUFFERED="1")
     if config.venv:

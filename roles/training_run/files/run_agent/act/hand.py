@@ -37,6 +37,7 @@ class Glance:
     result: dict[str, Any] | None = None
     health: dict[str, Any] = field(default_factory=dict)
     checkpoints: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, Any] = field(default_factory=dict)
     said: list[int] | None = None
     log: list[int] | None = None
 
@@ -45,13 +46,14 @@ class Glance:
         """Read what the hand found."""
         known: dict[str, Any] = {
             name: found.get(name) if isinstance(found.get(name), dict) else None
-            for name in ("program", "result", "health", "checkpoints")
+            for name in ("program", "result", "health", "checkpoints", "times")
         }
         return cls(
             known["program"],
             known["result"],
             known["health"] or {},
             known["checkpoints"] or {},
+            known["times"] or {},
             _stamp(found.get("said")),
             _stamp(found.get("log")),
         )

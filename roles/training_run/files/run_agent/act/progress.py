@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..decide import program_words
+from ..decide import program_words, times
 from ..decide.config import Config
 from .hand import Glance, Hand
 
@@ -58,6 +58,7 @@ class Progress:
         self.numbers: dict[str, float] = {}
         self.loss: program_words.Loss = None  # of this attempt
         self.figures: dict[str, float | None] = {}  # of this attempt, by the names of FIGURES
+        self.seconds: times.Seconds = {}  # of this attempt, as its program says
         self.saved_at: float | None = None  # as in the status
         self.saved_steps: list[tuple[int, float]] = []  # of the last checkpoints
         self.error = ""
@@ -72,6 +73,7 @@ class Progress:
         self.numbers = {}
         self.figures = {}
         self.loss = None
+        self.seconds = {}
         self._log.skip()
 
     def see_checkpoints(self, found: dict[str, Any]) -> None:
@@ -88,10 +90,10 @@ class Progress:
             return
         wrote = self._hand.read(self.file, program_words.LINE) if said_at is not None else b""
         told, loss = program_words.said(wrote), program_words.said_loss(wrote)
-        self.numbers = program_words.numbers(wrote)
         self.figures = {
             name: program_words.said_figure(wrote, name) for name in program_words.FIGURES
         }
+        self.numbers, self.seconds = program_words.numbers(wrote), times.said(wrote)
         begun_at = told
         if told is None and self._pattern is not None:
             added = self._log.added(glance.log)

@@ -140,8 +140,8 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
     account = account_of(config.user)
     _check_places(config, hand)
     folder = prepare_folders(config)
-    old = ("program.json", "result.json", "progress.json", "checkpoints.json")
-    hand.remove(*(folder / name for name in old), config.paths.stacks)
+    old = ("program", "result", "progress", "checkpoints", "times")
+    hand.remove(*(folder / f"{name}.json" for name in old), config.paths.stacks)
     log = installed.command("log", "--file", str(config.paths.log))
     log += ["--health", str(folder / "log.json")]
     log += ["--bytes", str(config.log_bytes), "--keep", str(config.log_files)]

@@ -72,6 +72,7 @@ def glance(folder: Path, log: Path) -> dict[str, Any]:
         "result": load(folder / "result.json"),
         "health": load(folder / "log.json"),
         "checkpoints": load(folder / "checkpoints.json"),
+        "times": load(folder / "times.json"),
         "said": stamp(folder / "progress.json"),
         "log": stamp(log),
     }

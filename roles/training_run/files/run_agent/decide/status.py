@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from . import times
 from .config import Config
 from .gang_state import ADRIFT, FENCED, NOT_STARTED, REBOOTED
 from .member import Order
-from .run_states import ENDED
+from .run_states import ENDED, PENDING, RESTARTING
 from .values import fields_of, is_number, is_whole, one_line
 
 _HISTORY = 20
@@ -40,6 +41,12 @@ class Memory:
     step_at: float | None = None
     first_step: int | None = None  # that this attempt reported: where it went on
     first_step_at: float | None = None
+    waited: float = 0.0  # seconds before this attempt, since the run could have begun
+    program_at: float | None = None  # when its program began
+    start_parts: dict[str, float] = field(default_factory=dict)  # seconds until its first step
+    start_counts: dict[str, int] = field(default_factory=dict)  # of programs compiled until then
+    start_known: dict[str, float] = field(default_factory=dict)  # what was known at that time
+    inside: dict[str, float] = field(default_factory=dict)  # its seconds by their kind
     loss: float | str | None = None  # that this attempt reported last
     tokens_per_second: float | None = None  # that this attempt reported last
     mfu: float | None = None
@@ -109,7 +116,8 @@ def look(
 
 
 def _with_record(memory: Memory, record: Mapping[str, Any]) -> Memory:
-    return replace(memory, pid=_pid(record.get("pid")), parent=_pid(record.get("parent")))
+    pids = {"pid": _pid(record.get("pid")), "parent": _pid(record.get("parent"))}
+    return replace(memory, program_at=_time(record.get("start")), **pids)
 
 
 def _pid(value: Any) -> int | None:
@@ -132,8 +140,15 @@ def _time(value: Any) -> float | None:
 
 def begun(memory: Memory, order: Order, boot_id: str, now: float, workdir: str = "") -> Memory:
     """Note the start of an attempt."""
+    waited = now - memory.since if memory.since and memory.state in (PENDING, RESTARTING) else 0.0
     return replace(
         memory,
+        waited=round(max(0.0, waited), 2),
+        program_at=None,
+        start_parts={},
+        start_counts={},
+        start_known={},
+        inside={},
         attempt=order.attempt,
         program="running",
         run_id=order.run_id,
@@ -174,6 +189,8 @@ def ended(memory: Memory, cause: str, now: float, note: str = "") -> Memory:
         "first_step": memory.first_step,
         "first_step_at": memory.first_step_at,
         "step": step_of_attempt(memory),
+        "start_parts": memory.start_parts,
+        "inside": memory.inside,
     }
     history = [*memory.history, entry][-_HISTORY:]
     return replace(memory, program="exited", end=end, cause=cause, history=history)
@@ -194,6 +211,23 @@ def with_figures(memory: Memory, figures: Mapping[str, float | None]) -> Memory:
     """Note what a program that has reported a step says of its speed."""
     known = figures if memory.first_step is not None else {}
     return replace(memory, tokens_per_second=known.get("tokens_per_second"), mfu=known.get("mfu"))
+
+
+def first_stepped(memory: Memory, known: dict[str, float], counts: dict[str, int]) -> Memory:
+    """Note of what the time until the first step consisted."""
+    if memory.start is None or memory.first_step_at is None:
+        return memory
+    begun, at = memory.start, memory.first_step_at
+    parts = times.start_of(memory.waited, begun, memory.program_at, at, known)
+    return replace(memory, start_parts=parts, start_counts=counts, start_known=known)
+
+
+def spent(memory: Memory, known: dict[str, float], now: float) -> Memory:
+    """Note for what the attempt needed its time until now."""
+    if memory.start is None:
+        return memory
+    first, at_first = memory.first_step_at, memory.start_known
+    return replace(memory, inside=times.inside(memory.start, first, now, at_first, known))
 
 
 def in_state(memory: Memory, state: str, now: float) -> Memory:

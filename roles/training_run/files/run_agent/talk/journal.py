@@ -78,6 +78,7 @@ class Journal:
             said="" if memory.cause else why_of(tail, memory.signal),
             first_step=memory.first_step,
             step=step_of_attempt(memory),
+            inside=memory.inside,
         )
         if memory.fenced:
             self.tell(memory, "fenced", by=memory.fenced)

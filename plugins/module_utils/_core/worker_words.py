@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeVar
 
 from .._schema.values import DEPLOY_KEY_NAME, ENTRY_NAME
 from .plain_text import LINES, TEXT, hides, shown, shown_lines
+from .run_times import KINDS, PARTS, counts_of, seconds_of
 
 _T = TypeVar("_T")
 ANSWER = 1 << 22
@@ -270,6 +271,8 @@ _DETAIL = frozenset({
     "user", "by", "reason", "why", "how", "program", "failed_worker", "when", "boot_id",
     "said",
 })  # fmt: skip
+_TIMES = {"parts": PARTS, "inside": KINDS}
+"""Objects of events with seconds, and their names."""
 
 
 @dataclass(frozen=True)
@@ -371,6 +374,12 @@ class RunStatus:
     behind_user: str = ""
     log_path: str = ""
     ending: Ending = field(default_factory=Ending)
+    start_parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds until the first step of this attempt, by `run_times.PARTS`; empty if not known."""
+    start_counts: Mapping[str, int] = field(default_factory=dict)
+    """Programs compiled until then, by `run_times.COUNTS`."""
+    inside: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of this attempt by `run_times.KINDS`; empty if not known."""
     past: Past | None = None
     archive: Archived | None = None
 
@@ -450,6 +459,9 @@ def _whole_status(words: Words) -> RunStatus:
         behind_user=queue.text("user"),
         log_path=words.text("log_path", most=4096),
         ending=_ending(words),
+        start_parts=seconds_of(words.value.get("start_parts"), PARTS),
+        start_counts=counts_of(words.value.get("start_counts")),
+        inside=seconds_of(words.value.get("inside"), KINDS),
         past=_past(words),
         archive=_archived(words),
     )
@@ -517,6 +529,11 @@ def run_event(told: Any) -> RunEvent | None:
             detail[key] = shown(value, 300)
         elif _is_whole(value) or (isinstance(value, float) and _is_real(value)):
             detail[key] = value
+    for key, names in _TIMES.items():
+        if isinstance(told.get(key), Mapping):
+            detail[key] = seconds_of(told[key], names)
+    if isinstance(told.get("counts"), Mapping):
+        detail["counts"] = counts_of(told["counts"])
     numbers = told.get("numbers")
     if isinstance(numbers, Mapping):
         detail["numbers"] = {

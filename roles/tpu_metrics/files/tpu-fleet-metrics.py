@@ -39,6 +39,11 @@ CHIPS = (
     (chip_monitor.IDLE, "tpu_fleet_chip_idle_seconds", "Seconds since the core did something."),
 )
 MOST_OPEN_FILES = 100_000
+# Seconds of the last attempt, each with the label of what they are for.
+TIMES = (
+    ("start_parts", "tpu_fleet_run_start_seconds", "Seconds until the first step.", "part"),
+    ("inside", "tpu_fleet_run_attempt_seconds", "Seconds of the attempt by their kind.", "kind"),
+)
 
 
 def escaped(value):
@@ -111,6 +116,7 @@ def add_runs(page, folder, spare):
             if value is not None:
                 page.add(metric, help_text, value, run=name)
         add_checkpoint(page, name, status)
+        add_times(page, name, status)
         page.add(
             "tpu_fleet_run_loss_trouble",
             "1 while the loss of the run is not a number, or has exploded.",
@@ -136,6 +142,15 @@ def add_checkpoint(page, run, status):
         value = number_of(bucket.get(key)) if isinstance(bucket, dict) else None
         if saved and value is not None:
             page.add(metric, help_text, value, run=run)
+
+
+def add_times(page, run, status):
+    """Add where the time of the last attempt goes, as far as its agent knows."""
+    for key, metric, help_text, label in TIMES:
+        found = status.get(key)
+        for name, value in sorted(found.items()) if isinstance(found, dict) else ():
+            if number_of(value) is not None:
+                page.add(metric, help_text, value, run=run, **{label: name})
 
 
 def add_machine(page, folder, disks):

@@ -20,6 +20,7 @@ from ..history.verdict import WANTED, verdict_of
 from ..page.words import clock, iso, kind_of, long, percent, said, title_of, where_of
 from ..show.console import say, wide_console
 from ..show.figures import amount
+from ..show.spent import first_step_after, shares_text, start_text
 from ..show.table import Column, Table, print_tables
 from .runs import USE, use_cells, use_described
 from .since import FORMS, moment
@@ -49,6 +50,7 @@ def told(one: RunStory) -> dict[str, Any]:
         "seconds": round(one.span, 1),
         "seconds_down": round(one.down, 1),
         "goodput": None if one.goodput is None else round(one.goodput, 4),
+        "seconds_by_kind": {kind: round(seconds, 1) for kind, seconds in one.spent.items()},
         "seconds_since_checkpoint": one.saved_age,
         "seconds_at_risk": one.at_risk,
         "chips": one.chips,
@@ -64,7 +66,7 @@ def as_event(event: Event) -> dict[str, Any]:
 
 def runs_table(found: Sequence[RunStory]) -> Table:
     """Draw the runs."""
-    table = Table(RUNS, "Runs")
+    table = Table(RUNS, "Runs", note="TIME WENT TO")
     for one in found:
         table.add(
             one.run,
@@ -77,6 +79,7 @@ def runs_table(found: Sequence[RunStory]) -> Table:
             percent(one.goodput),
             "-" if one.saved_age is None else long(one.saved_age),
             *use_cells(one.view),
+            notes=[shares_text(one.spent) if one.knows_inside else ""],
             style="red" if one.view.is_troubled else "",
         )
     return table
@@ -110,6 +113,17 @@ def happenings(found: Sequence[RunStory], events: Sequence[Event]) -> list[Happe
             where = f"{one.slice} \u00b7 {one.run}"
             kind = "note" if attempt.kind in WANTED else "bad"
             rows.append(Happening(attempt.ended or 0.0, where, what, ", ".join(cost), kind))
+        rows += [
+            Happening(
+                attempt.begun + (first_step_after(attempt.start_parts) or 0.0),
+                f"{one.slice} \u00b7 {one.run}",
+                f"attempt {attempt.number}: first step",
+                start_text(attempt.start_parts, attempt.start_counts),
+                "note",
+            )
+            for attempt in one.attempts
+            if attempt.start_parts
+        ]
     return sorted(rows)
 
 

@@ -15,6 +15,7 @@ from ..history.record import remember
 from ..show.console import wide_console
 from ..show.figures import amount, loss_text, percent_text, rate_text, share_text, speed_text
 from ..show.output import exit_code, problems
+from ..show.spent import shares_text, start_text
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
 from ..show.waiting import waiting_for
@@ -69,6 +70,9 @@ def described(view: RunView) -> dict[str, Any]:
         "seconds": view.age,
         "workers": list(view.hosts),
         "workers_in_this_state": view.alike,
+        "start_parts": dict(view.start_parts),
+        "start_counts": dict(view.start_counts),
+        "seconds_by_kind": dict(view.inside),
         "waits_for": view.waits_for,
         "failed_with": view.failed_with,
         "exit_code": view.exit_code,
@@ -132,6 +136,13 @@ def table_of(views: Sequence[RunView], title: str = "") -> Table:
         style = "red" if view.is_troubled else "yellow" if view.state == PENDING else ""
         table.add(*cells_of(view), notes=[view.why], style=style)
     return table
+
+
+def times_of(view: RunView) -> list[str]:
+    """Say where the time of a run's attempt goes, in a line for its start and one for the rest."""
+    about = f"{view.run} on {view.slice}, attempt {view.attempt}: "
+    said = (start_text(view.start_parts, view.start_counts), shares_text(view.inside))
+    return [about + text for text in said if text]
 
 
 def as_json(views: Sequence[RunView], answers: Answers, code: int) -> str:
@@ -203,6 +214,9 @@ def runs(
             return code
         if views:
             print_tables(wide_console(), table_of(views))
+            for view in views if wanted else ():
+                for line in times_of(view):
+                    click.echo(visible(line))
         elif not missing:
             click.echo("There are no runs.")
         for line in problems(answers.results):

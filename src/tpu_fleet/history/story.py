@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.run_times import KINDS
 from ansible_collections.tpu.fleet.plugins.module_utils._host import run_states
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
     ENDED,
@@ -30,9 +31,9 @@ from .causes import (
 from .look import STEP
 from .store import GAP, Event, Point, Span
 
-BEGUN = "attempt-started"
+BEGUN, FIRST = "attempt-started", "first-step"
 QUIET = frozenset({
-    BEGUN, "attempt-ended", "progress", "queue-left", "peer-back", "agent-started",
+    BEGUN, FIRST, "attempt-ended", "progress", "queue-left", "peer-back", "agent-started",
 })  # fmt: skip
 """Events that are no news: the attempts themselves show them, or they end another one."""
 AT_ONCE = 120.0
@@ -59,6 +60,12 @@ class Attempt:
     """Steps that the next attempt had to do again."""
     down: float | None = None
     """Seconds from its end until the next attempt began, or until now."""
+    start_parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds until its first step, by `run_times.PARTS`, of the slowest worker."""
+    start_counts: Mapping[str, int] = field(default_factory=dict)
+    """Programs compiled there until then, by `run_times.COUNTS`."""
+    inside: Mapping[str, float] = field(default_factory=dict)
+    """Its seconds by `run_times.KINDS`; empty if not known."""
 
     @property
     def words(self) -> str:
@@ -139,8 +146,29 @@ class RunStory:
         whole = self.span
         if not whole:
             return None
-        lost = self.down + sum(one.again for one in self.attempts) * (self.pace or 0.0)
+        lost = sum(seconds for kind, seconds in self.spent.items() if kind != "step")
         return max(0.0, 1 - lost / whole)
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Return the seconds of that time by their kind: those of `run_times`, `again`, `down`.
+
+        `again` is for steps that were done again; `step` has also what is not known better.
+        """
+        found = dict.fromkeys(KINDS, 0.0)
+        for one in self.attempts:
+            for kind, seconds in one.inside.items():
+                found[kind] += seconds
+        found["again"] = sum(one.again for one in self.attempts) * (self.pace or 0.0)
+        found["down"] = self.down
+        found["step"] = 0.0
+        found["step"] = max(0.0, self.span - sum(found.values()))
+        return found
+
+    @property
+    def knows_inside(self) -> bool:
+        """Return whether anything is known of where the time inside its attempts went."""
+        return any(one.inside for one in self.attempts)
 
     @property
     def pace(self) -> float | None:
@@ -275,7 +303,14 @@ def _explained(one: Attempt, view: RunView, is_last: bool) -> Attempt:
         return replace(one, why="; ".join(text for text in said if text))
     if is_last and one.kind == STOPPED and view.state == REMOVED:
         return replace(one, kind=REMOVED, why="")
-    return one
+    return _with_times(one, view) if is_last and view.attempt == one.number else one
+
+
+def _with_times(one: Attempt, view: RunView) -> Attempt:
+    """Add where the time of the last attempt went, as far as its events do not say it."""
+    start = (one.start_parts, one.start_counts)
+    parts, counts = start if one.start_parts else (view.start_parts, view.start_counts)
+    return replace(one, start_parts=parts, start_counts=counts, inside=one.inside or view.inside)
 
 
 def attempts_of(
@@ -328,11 +363,17 @@ def _attempt(
         firsts += [point.step for point in own_points[:1]]
     steps += [point.step for point in own_points]
     gone = next((at for at in lost if begun <= at and (until is None or at < until)), None)
+    starts = [e.detail for e in own if e.name == FIRST and e.attempt == number]
+    start = max(starts, key=lambda told: sum((told.get("parts") or {}).values()), default={})
+    told = [e.detail["inside"] for e in own if e.attempt == number and e.detail.get("inside")]
     attempt = Attempt(
         number,
         begun,
         first_step=min(firsts, default=None),
         step=max(steps, default=None),
+        start_parts=start.get("parts") or {},
+        start_counts=start.get("counts") or {},
+        inside=max(told, key=lambda seconds: sum(seconds.values()), default={}),
     )
     if until is None and not ends and gone is None and state not in ENDED:
         return attempt
@@ -350,10 +391,7 @@ def _attempt(
         ended = last if gone is None else min(gone, last)
     over = cause.kind == SUCCEEDED or (until is None and (state in ENDED or cause.kind == STOPPED))
     down = None if over else max(0.0, (until or now) - ended)
-    return Attempt(
-        number, begun, max(begun, ended), cause.kind, cause.text,
-        attempt.first_step, attempt.step, 0, down,
-    )  # fmt: skip
+    return replace(attempt, ended=max(begun, ended), kind=cause.kind, why=cause.text, down=down)
 
 
 def _between(points: Sequence[Point], begun: float, until: float | None) -> Sequence[Point]:
@@ -367,8 +405,7 @@ def _with_again(one: Attempt, first: int | None) -> Attempt:
     """Add how many steps the next attempt did again."""
     if one.step is None or first is None or first > one.step:
         return one
-    values = {**one.__dict__, "again": one.step - first + 1}
-    return Attempt(**values)
+    return replace(one, again=one.step - first + 1)
 
 
 def _from_spans(spans: Sequence[Span], state: str, since: float | None) -> list[Attempt]:

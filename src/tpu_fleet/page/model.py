@@ -24,6 +24,7 @@ from ..history.causes import CHANGED, STOPPED
 from ..history.money import NO_CHIPS, NO_PERSON, Account, Burn, Chips, Forecast
 from ..history.store import GAP, LOOKED, Event, History, Span
 from ..history.story import Attempt, RunStory
+from ..show.spent import first_step_after, shares_text, start_text
 from ..workers.ask.run_view import RunView
 from . import curves, draw, first, words
 from .curves import Comparison, Curve, Shape, Spark
@@ -75,6 +76,12 @@ class RunCard:
     """Whether the last look has seen it."""
     troubled: bool
     goodput: float | None
+    spent: str
+    """For what its time was needed; empty if nothing is known of the inside of its attempts."""
+    first_step: float | None
+    """Seconds from the begin of the last attempt to its first step."""
+    start: str
+    """Of what that start consisted."""
     at_risk: float | None
     down: float
     span: float
@@ -390,6 +397,9 @@ def _card(one: RunStory, whole: Axis, there: bool, coming: Mapping[str, str]) ->
         there=there,
         troubled=there and one.view.is_troubled,
         goodput=one.goodput,
+        spent=shares_text(one.spent) if one.knows_inside else "",
+        first_step=first_step_after(attempts[-1].start_parts) if attempts else None,
+        start=start_text(attempts[-1].start_parts, attempts[-1].start_counts) if attempts else "",
         at_risk=one.at_risk if there else None,
         down=one.down,
         span=one.span,

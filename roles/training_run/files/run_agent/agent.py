@@ -37,8 +37,8 @@ from .decide.gang_state import (
 )
 from .decide.pace import Pace
 from .decide.run_states import ENDED, RUNNING
+from .decide.run_times import counts_of
 from .decide.times import Seconds, heard
-from .decide.times import counts as counts_of
 from .talk import keys, systemd
 from .talk.journal import Journal
 from .talk.leader import Leader
@@ -467,8 +467,7 @@ class Agent:
         step, written = self.progress.step, not self.journal.log.error
         # What waits for room on the disk must be of more weight.
         if step is not None and written:
-            numbers, inside = self.progress.numbers, self.memory.inside
-            self.journal.tell(self.memory, "progress", step=step, numbers=numbers, inside=inside)
+            self.journal.tell(self.memory, "progress", step=step, numbers=self.progress.numbers)
 
     def _program_ended(self) -> None:
         # By their marks alone: the number of a parent that is gone may be another process's by now.

@@ -7,7 +7,7 @@ run, so that they show the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
@@ -149,6 +149,12 @@ class RunView:
     age: float | None = None
     """Seconds in this state at this look."""
     waits_for: str = ""
+    start_parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds until the first step of this attempt, by `run_times.PARTS`, of the slowest worker."""
+    start_counts: Mapping[str, int] = field(default_factory=dict)
+    """Programs compiled there until then, by `run_times.COUNTS`."""
+    inside: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of this attempt by `run_times.KINDS`, of the worker that speaks for the run."""
     reasons: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     exit_code: int | None = None
@@ -244,6 +250,7 @@ def view_of(runs: Sequence[Run]) -> RunView:
     in_order = in_trouble or [one.status for one in by_worker]
     loss = next((one.loss for one in in_order if one.loss is not None), None)
     trouble = in_trouble[0].loss_trouble if in_trouble else None
+    slowest = max((one.status for one in of_attempt), key=lambda o: sum(o.start_parts.values()))
     removed = not first.status.declared and first.state in ENDED_OR_STOPPED
     reasons = [one.status.ending.reason or one.status.reason for one in by_weight]
     return RunView(
@@ -267,6 +274,9 @@ def view_of(runs: Sequence[Run]) -> RunView:
         since=first.since,
         age=max(ages, default=None),
         waits_for=first.waits_for,
+        start_parts=slowest.start_parts,
+        start_counts=slowest.start_counts,
+        inside=next((one.status.inside for one in of_attempt if one.status.inside), {}),
         reasons=("it is no longer declared",) if removed else _unique(reasons),
         checkpoints_on=first.status.checkpoints_on,
         problems=_unique(problem for one in by_weight for problem in one.status.problems),

@@ -19,42 +19,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .values import is_number, is_whole, json_object
-
-SAID = ("restore", "compile", "data", "save")
-"""The kinds that a program can say."""
-KINDS = ("init", *SAID, "step")
-PARTS = ("wait", "prepare", "import", "restore", "compile", "first_step")
-"""Of a start, in this order: `wait` is before the attempt begins."""
-_COUNTS = ("programs", "hits", "misses")
-_MOST = 1e9
+from .run_times import KINDS, SAID, seconds_of
+from .values import json_object
 
 Seconds = dict[str, float]
 
 
 def said(data: bytes) -> Seconds:
     """Return the seconds of an attempt that a program wrote down itself, by their kind."""
-    return _seconds((json_object(data) or {}).get("seconds"), SAID)
+    return seconds_of((json_object(data) or {}).get("seconds"), SAID)
 
 
 def heard(told: Mapping[str, Any]) -> Seconds:
     """Return the seconds that the hook wrote down, with those of the import."""
-    return _seconds(told.get("seconds"), ("import", "restore", "compile", "save"))
-
-
-def counts(told: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many programs were compiled, and what the cache had of them."""
-    found = {key: told.get(key) for key in _COUNTS}
-    return {key: value for key, value in found.items() if is_whole(value) and 0 <= value < 10**9}
-
-
-def _seconds(told: Any, names: tuple[str, ...]) -> Seconds:
-    found = told if isinstance(told, Mapping) else {}
-    return {
-        name: float(found[name])
-        for name in names
-        if is_number(found.get(name)) and 0 <= found[name] < _MOST
-    }
+    return seconds_of(told.get("seconds"), ("import", "restore", "compile", "save"))
 
 
 def start_of(

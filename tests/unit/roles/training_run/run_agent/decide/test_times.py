@@ -23,12 +23,6 @@ def test_what_is_no_time(seconds: Any) -> None:
     assert times.said(b'{"seconds": {"data": NaN}}') == {}
 
 
-def test_what_the_hook_counts() -> None:
-    told = {"programs": 5, "hits": 3, "misses": -1, "jax": "0.12"}
-    assert times.counts(told) == {"programs": 5, "hits": 3}
-    assert times.counts({"programs": "5", "hits": True, "misses": 10**12}) == {}
-
-
 def test_the_parts_of_a_start_are_all_of_it() -> None:
     known = {"import": 6.0, "restore": 4.0, "compile": 20.0, "data": 99.0}
     assert times.start_of(3.0, 100.0, 101.0, 142.0, known) == {

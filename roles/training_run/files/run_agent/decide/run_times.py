@@ -1,0 +1,1 @@
+../../../../../plugins/module_utils/_core/run_times.py

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 WIRE = ("plugins/module_utils/_wire/transport.py", "plugins/module_utils/_wire/changes.py")
 LOOK = "roles/training_run/files/run_agent/act/bucket_look.py"
+REQUESTS = "roles/training_run/files/run_agent/act/bucket_requests.py"
 FIELDS = "plugins/module_utils/_google/checkpoints.py"
 QUEUE = "roles/run_queue/files/queue_agent/act/bucket.py"
 QUEUE_HERE = "src/tpu_fleet/queue/bucket.py"
@@ -29,7 +30,7 @@ def product() -> Iterator[Path]:
     ("what", "places"),
     [
         # The pages of lists; the agents have no client of the collection on their machine.
-        (r"nextPageToken|pageToken", (*WIRE, LOOK, QUEUE, QUEUE_HERE, FIELDS)),
+        (r"nextPageToken|pageToken", (*WIRE, LOOK, REQUESTS, QUEUE, QUEUE_HERE, FIELDS)),
         # How often a request is sent whose answer was lost.
         (r"\bretry\.(tries|backoff)\b", WIRE),
         # Which files are chips.

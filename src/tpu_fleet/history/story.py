@@ -60,11 +60,11 @@ class Attempt:
     """Steps that the next attempt had to do again."""
     down: float | None = None
     """Seconds from its end until the next attempt began, or until now."""
-    start_parts: Mapping[str, float] = field(default_factory=dict)
+    start_parts: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds until its first step, by `run_times.PARTS`, of the slowest worker."""
-    start_counts: Mapping[str, int] = field(default_factory=dict)
+    start_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Programs compiled there until then, by `run_times.COUNTS`."""
-    inside: Mapping[str, float] = field(default_factory=dict)
+    inside: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Its seconds by `run_times.KINDS`; empty if not known."""
 
     @property

@@ -42,9 +42,10 @@ def test_the_events_of_a_crash(gang: Make) -> None:
         worker.wait(state="succeeded", attempt=2)
     attempt = ["attempt-started", "attempt-ended"]
     told = ["agent-started", *attempt, *attempt]
+    told.insert(2, "first-step")
     assert names(workers[1]) == told
     # The leader also tells how far its program came, before it ended: the first one said step 7.
-    told.insert(2, "progress")
+    told.insert(3, "progress")
     harness.wait_until(lambda: names(workers[0]) == [*told, "run-succeeded"], "the leader's events")
     ended = workers[1].events("attempt-ended")[0]
     assert (ended["attempt"], ended["signal"], ended["exit_code"]) == (1, signal.SIGKILL, None)
@@ -253,3 +254,22 @@ def test_a_loss_that_is_no_number_is_told_with_the_last_good_checkpoint(
     assert (trouble["what"], trouble["step"], trouble["saved_step"]) == ("nan", 124, 100)
     (told,) = harness.wait_until(lambda: worker.events("loss-trouble"), "the event")
     assert told["what"] == "loss is NaN since step 124; last checkpoint before it: step 100"
+
+
+def test_where_the_time_of_an_attempt_goes(gang: Make) -> None:
+    says = """echo '{"step": 5, "seconds": {"data": 0.5, "step": 9}}' > $TPU_FLEET_PROGRESS"""
+    (worker,) = gang(f"sleep 1; {says}; sleep 2", workers=1)
+    worker.up()
+    parts = worker.wait_event("first-step")["parts"]
+    assert parts.keys() == {"wait", "prepare", "first_step"}  # no program of JAX
+    assert parts["first_step"] >= 1
+    worker.wait(state="succeeded")
+    inside = worker.status()["inside"]
+    assert inside["data"] == 0.5
+    assert inside["init"] + inside["data"] >= 1
+    assert inside["step"] >= 1
+    ended = worker.events("attempt-ended")[0]
+    assert (ended["inside"], worker.status()["history"][0]["start_parts"]) == (inside, parts)
+    assert ended["at"] - worker.events("attempt-started")[0]["at"] == pytest.approx(
+        sum(inside.values()), abs=2
+    )

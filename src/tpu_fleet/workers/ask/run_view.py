@@ -149,11 +149,11 @@ class RunView:
     age: float | None = None
     """Seconds in this state at this look."""
     waits_for: str = ""
-    start_parts: Mapping[str, float] = field(default_factory=dict)
+    start_parts: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds until the first step of this attempt, by `run_times.PARTS`, of the slowest worker."""
-    start_counts: Mapping[str, int] = field(default_factory=dict)
+    start_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Programs compiled there until then, by `run_times.COUNTS`."""
-    inside: Mapping[str, float] = field(default_factory=dict)
+    inside: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds of this attempt by `run_times.KINDS`, of the worker that speaks for the run."""
     reasons: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

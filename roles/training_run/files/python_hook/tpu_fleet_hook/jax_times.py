@@ -1,8 +1,8 @@
 """Note when JAX is imported, and for how long it compiles, restores and saves.
 
-JAX and Orbax report that themselves to whoever listens (jax.monitoring), so the program need not
-change. What is known goes to the run's own file, from the first process that imports JAX; when that
-has ended, from the next. Without JAX nothing is done but a look at the names of imported modules.
+JAX and Orbax report that themselves (jax.monitoring), so the program need not change. The first
+process that imports JAX writes it to the run's own file; when that has ended, the next one does.
+In a process without JAX only the names of imported modules are looked at.
 """
 
 import os

@@ -191,6 +191,16 @@ class Bucket:
             raise CannotLook(f"{self._server.name} gives no JSON")
         return found
 
+    def items_below(self, prefix: str, most_pages: int) -> Iterator[Any]:
+        """Yield name, size and time of the objects whose names begin so, as JSON has them."""
+        fields, token, page = "items(name,size,updated),nextPageToken", "", 0
+        while page == 0 or (token and page < most_pages):
+            more = {"pageToken": token} if token else {}
+            answer = self.found(f"?{urlencode({'prefix': prefix, 'fields': fields, **more})}") or {}
+            items = answer.get("items")
+            yield from items if isinstance(items, list) else []
+            token, page = str(answer.get("nextPageToken") or ""), page + 1
+
     def read(self, name: str) -> tuple[bytes, int] | None:
         """Return an object's content and generation; None if there is no such object."""
         answer = self._ask(f"/storage/v1/b/{self._name}/o/{quote(name, safe='')}?alt=media")

@@ -1,8 +1,8 @@
 """Worker 0 hands the entries of a run's compilation cache to the other workers of its gang.
 
 JAX writes entries in its first process alone, so the other workers have none of their own. Server
-and client have the rights of the run's user. Who asks proves by the run's key that it may; what is
-answered is sealed by it.
+and client have the rights of the run's user. Each question has a proof by the run's key, and each
+answer its seal.
 
 A connection begins with a number of the server's. Each question is a line: a proof and a name, or
 no name for the list of all. Each answer is a line with a length, or -1, and so many bytes.
@@ -108,7 +108,7 @@ def listed(folder: Path) -> bytes:
 
 
 def proof_of(key: str, challenge: bytes, count: int, name: str) -> str:
-    """Return what shows that who asks has the key."""
+    """Return what shows that a question comes from a process with the key."""
     return compile_cache.sum_of(key, b"ask", challenge, b"%d" % count, name.encode()).hex()
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from ..decide import compile_cache
 from ..decide.checkpoints import time_of
@@ -142,14 +142,7 @@ def _object(asked: dict[str, Any], name: str) -> str:
 
 def _listed(bucket: Bucket, prefix: str) -> list[Entry]:
     """Return the objects below a prefix, by their names below it; those of other keys as well."""
-    found, token, page = [], "", 0
-    while page == 0 or (token and page < _PAGES):
-        fields = "items(name,size,updated),nextPageToken"
-        more = {"pageToken": token} if token else {}
-        answer = bucket.found(f"?{urlencode({'prefix': prefix, 'fields': fields, **more})}") or {}
-        items = answer.get("items")
-        found += [one for one in map(_thing, items if isinstance(items, list) else []) if one]
-        token, page = str(answer.get("nextPageToken") or ""), page + 1
+    found = [one for one in map(_thing, bucket.items_below(prefix, _PAGES)) if one is not None]
     return [
         Entry(one.name.removeprefix(prefix), one.size, one.at)
         for one in found

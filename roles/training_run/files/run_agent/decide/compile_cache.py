@@ -1,10 +1,10 @@
 """Entries of JAX's compilation cache: which files are some, which are whole, which go first.
 
 An entry is code that the program runs. What comes from another machine or from a bucket counts only
-with a seal of the run's own key, which nobody has who may merely write to the bucket.
+with a seal of the run's own key: the right to write to the bucket is not enough.
 
 JAX names an entry by a hash of the program, the versions of jaxlib and libtpu, the compiler's flags
-and the topology: entries of different ones lie beside each other, and are never mistaken.
+and the topology. Entries of different ones lie beside each other, and JAX never mixes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Worker 0 hands entries out: to who has the key, and sealed by it."""
+"""Worker 0 hands entries out: to processes with the key, and sealed by it."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_variables_give_way_to_the_runs_own() -> None:
     assert compile_cache.variables({}, "") == {}
 
 
-def test_only_who_has_the_key_seals() -> None:
+def test_only_the_key_seals() -> None:
     whole = compile_cache.sealed(KEY, NAME, b"code")
     assert compile_cache.unsealed(KEY, NAME, whole) == b"code"
     forged = [

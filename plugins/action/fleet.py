@@ -44,7 +44,7 @@ from ..plugin_utils._fleet.stops import read_stops
 display = Display()
 # What is asked for beside the fleet file, as variables fleet_<option>.
 ASKED = (
-    *("project", "api_endpoint", "scope", "teardown", "only", "finish", "wake"),
+    *("project", "api_endpoint", "scope", "teardown", "only", "finish", "wake", "bad_chips"),
     "state_dir",
 )
 

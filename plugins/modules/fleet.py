@@ -155,6 +155,13 @@ options:
             It then rests until O(wake) names it, whatever becomes of its runs.
         type: str
         choices: [stop, delete]
+  bad_chips:
+    description:
+      - Slices of which a worker's chips do not initialise, each with the C(uid) of its node, which
+        is deleted and created again if the grant holds it. Another node of its name is left alone.
+      - Each must say C(on_bad_chips=recreate).
+    type: dict
+    default: {}
   wake:
     description: Slices that rest and are wanted again, or V(all).
     type: list

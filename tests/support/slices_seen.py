@@ -9,7 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared imp
 
 from tpu_fleet.watch.decide import SliceSeen
 
-OF_THE_FILE = ("on_preempt", "on_finish", "idle_after", "on_queue", "mark")
+OF_THE_FILE = ("on_preempt", "on_bad_chips", "on_finish", "idle_after", "on_queue", "mark")
 
 
 def slice_seen(name: str, phase: str, text: str = "", **more: Any) -> SliceSeen:

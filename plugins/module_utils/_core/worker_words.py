@@ -367,6 +367,10 @@ class RunStatus:
     exit_code: int | None = None
     signal: int | None = None
     reason: str = ""
+    bad_chips: tuple[int, str] | None = None
+    """How many starts the chips of this worker have failed, and the error; None without any."""
+    stand_out: tuple[str, ...] = ()
+    """The workers that stand out from the others, and by what."""
     stopped_by: str = ""
     """The person who keeps it stopped, with `tpu-fleet stop`; empty if it may run."""
     problems: tuple[str, ...] = ()
@@ -385,7 +389,8 @@ class RunStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, without its past."""
-        told = {**asdict(replace(self, past=None)), "problems": list(self.problems)}
+        lists = {"problems": list(self.problems), "stand_out": list(self.stand_out)}
+        told = {**asdict(replace(self, past=None)), **lists}
         del told["past"], told["archive"]
         return told
 
@@ -453,6 +458,8 @@ def _whole_status(words: Words) -> RunStatus:
         exit_code=words.number("exit_code", -LARGEST, default=None),
         signal=words.number("signal", default=None),
         reason=words.text("reason"),
+        bad_chips=_bad_chips(words.object("bad_chips", {})),
+        stand_out=words.texts("stand_out"),
         stopped_by=words.text("stopped_by", "", 100),
         problems=words.texts("problems"),
         behind=queue.text("behind"),
@@ -465,6 +472,12 @@ def _whole_status(words: Words) -> RunStatus:
         past=_past(words),
         archive=_archived(words),
     )
+
+
+def _bad_chips(words: Words) -> tuple[int, str] | None:
+    if not words.value:
+        return None
+    return words.number("times", 1, 1000), words.text("said")
 
 
 def _archived(words: Words) -> Archived | None:

@@ -37,6 +37,7 @@ from .plan_terms import (
     Try,
     World,
     clock,
+    identity_of,
     is_dead,
     is_leftover,
     is_on_its_way_out,
@@ -417,18 +418,11 @@ class _Planner:
             differences = [Difference("api", node.api, want.candidates[0].api)]
         fixed = [item for item in differences if item.mask is None]
         listed = "; ".join(f"{item.field} is {item.have!r}, wanted {item.want!r}" for item in fixed)
-        silent = self._silent(want)
-        if fixed and want.recreate and silent:
-            text = f"{listed}; not recreated before {silent} answers"
-            return Status(want.name, "unknown", text, node)
         if fixed and want.recreate:
-            places = self._places(view, without=node)
-            if any(verdict != "never" for _place, verdict, _text, _at in places):
-                self._let_go(view, node, f"{listed}, which cannot change in place")
-                self._reserve(view)
-                return Status(want.name, "clearing", f"to be recreated: {listed}", node)
-            why = "; ".join(text for _place, _verdict, text, _at in places)
-            return Status(want.name, "differs", f"{listed}; not recreated: {why}", node)
+            return self._recreate(view, node, listed, f"{listed}, which cannot change in place")
+        if self.fleet.bad_chips.get(want.name) == identity_of(node):
+            why = "its chips do not initialise"
+            return self._recreate(view, node, why, why)
         changeable = tuple(item for item in differences if item.mask is not None)
         if changeable:
             why = ", ".join(item.field for item in changeable) + " differ"
@@ -445,6 +439,20 @@ class _Planner:
             text = f"{node_in_words(node)}; waiting until {', '.join(view.going)} is gone"
             return Status(want.name, "clearing", text, node)
         return Status(want.name, READY, f"{shape_in_words(node)} in {node.zone}", node)
+
+    def _recreate(self, view: SliceView, node: Node, what: str, why: str) -> Status:
+        """Delete a node that is requested again, if the grant has a place for it."""
+        want, silent = view.want, self._silent(view.want)
+        if silent:
+            text = f"{what}; not recreated before {silent} answers"
+            return Status(want.name, "unknown", text, node)
+        places = self._places(view, without=node)
+        if any(verdict != "never" for _place, verdict, _text, _at in places):
+            self._let_go(view, node, why)
+            self._reserve(view)
+            return Status(want.name, "clearing", f"to be recreated: {what}", node)
+        refused = "; ".join(text for _place, _verdict, text, _at in places)
+        return Status(want.name, "differs", f"{what}; not recreated: {refused}", node)
 
     def _start(self, want: Slice, node: Node) -> Status:
         """Start a stopped node if the grant has room, because it costs as much as a new one."""

@@ -268,6 +268,11 @@ def place_of(there: Node | QueuedResource) -> Place:
     return Place(there.zone, kind, there.api)
 
 
+def identity_of(node: Node) -> str:
+    """Return what tells a node from a later one of its name."""
+    return node.uid or f"{node.zone}/{node.name}/{node.create_time}"
+
+
 def thing_of(there: Node | QueuedResource) -> Thing:
     """Return what it is to the API: on Compute Engine a request is the slice itself."""
     is_request = isinstance(there, QueuedResource) and there.api == TPU

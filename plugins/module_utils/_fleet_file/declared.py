@@ -29,6 +29,7 @@ TPU_TIERS = frozenset({"guaranteed", "best_effort"})
 CALENDAR = "calendar"
 TPU_KEYS = ("queued", "runtime_version")
 KEEP, STOP, DELETE = "keep", "stop", "delete"
+REPORT, RECREATE = "report", "recreate"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Slice:
     reservation: str | None = None
     max_run_duration: str | None = None
     on_preempt: str = "recreate"
+    on_bad_chips: str = REPORT
     on_grant_end: str = KEEP
     on_finish: str = KEEP
     # In seconds; None is never.
@@ -101,6 +103,7 @@ class Slice:
             reservation=text_of(entry, "reservation"),
             max_run_duration=text_of(entry, "max_run_duration"),
             on_preempt=text_of(entry, "on_preempt") or "recreate",
+            on_bad_chips=text_of(entry, "on_bad_chips") or REPORT,
             on_grant_end=text_of(entry, "on_grant_end") or KEEP,
             on_finish=text_of(entry, "on_finish") or KEEP,
             idle_after=parse_duration(text_of(entry, "idle_after") or ""),
@@ -200,6 +203,8 @@ class Fleet:
     teardown: frozenset[str] = frozenset()
     # Slices that must stop; the same holds.
     stop: frozenset[str] = frozenset()
+    # Slices whose chips do not initialise, each with the node that has them, which is recreated.
+    bad_chips: Mapping[str, str] = field(default_factory=dict)
     # Slices to look after; of the others nothing is created, changed or deleted. Empty: all.
     only: frozenset[str] = frozenset()
     # Whether a spent budget may put any slice to rest.
@@ -237,6 +242,7 @@ class Fleet:
             only_expire=params.get("scope") == "expiry",
             teardown=teardown | {name for name in finish if ends.get(name) == DELETE},
             stop=frozenset(name for name in finish if ends.get(name) == STOP),
+            bad_chips={str(k): str(v) for k, v in (params.get("bad_chips") or {}).items()},
             only=frozenset(params.get("only") or ()),
             holds=(params.get("budget") or {}).get("on_exceed") in (STOP, DELETE),
             warn_before=parse_duration(params.get("warn_before") or "") or 0,
@@ -252,6 +258,13 @@ class Fleet:
             raise BadRequest(
                 f"only names {', '.join(missing)}, which the fleet file does not declare.",
                 remedy=f"Name declared slices: {', '.join(ends) or 'there is none'}.",
+            )
+        may = {one.name for one in slices if one.on_bad_chips == RECREATE}
+        if not may.issuperset(fleet.bad_chips):
+            raise BadRequest(
+                f"bad_chips names {', '.join(sorted({*fleet.bad_chips} - may))}, which does not "
+                "say on_bad_chips: recreate.",
+                remedy="Say so in fleet_slices, or use tpu-fleet slice delete.",
             )
         kept = sorted(name for name in finish if ends.get(name, KEEP) == KEEP)
         if kept:

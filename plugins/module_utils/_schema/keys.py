@@ -247,6 +247,13 @@ SLICE = {
         "report it.",
         default="recreate",
     ),
+    "on_bad_chips": Key(
+        choices=("report", "recreate"),
+        description="What `tpu-fleet watch` does when chips of a worker have failed two starts: "
+        "report it, or fetch what runs left and [recreate the slice](gang.md#chips-that-do-not-"
+        "initialise).",
+        default="report",
+    ),
     "on_grant_end": Key(
         choices=("keep", "delete"),
         description="What to do when its grant has ended: keep it with a warning, or delete it. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from . import after, decide
+from . import after, chips, decide
 from .decide import Job, Outcome
 from .jobs import Jobs
 from .lead import Lead
@@ -46,6 +46,7 @@ class Act:
         self._begin_rests()
         if held:
             return
+        self._begin_recreations(now)
         found = decide.jobs(
             state.memory,
             state.seen,
@@ -72,6 +73,19 @@ class Act:
             if name in state.ready:
                 self._start(Job((name,), (f"{name}: {finish.why}",), finish=finish))
 
+    def _begin_recreations(self, now: float) -> None:
+        """Recreate slices whose chips do not initialise, one after the other."""
+        state, jobs, recreations = self._state, self._jobs, self._look.recreations
+        for name, why in list(recreations.items()):
+            full = len(jobs.running) >= state.options.playbooks
+            if not jobs.gate_free or full or name in jobs.busy:
+                continue
+            del recreations[name]
+            known = state.memory.slice(name)
+            if name in state.ready and known.uid:
+                state.memory = state.memory.with_slice(name, chips.begun(known, known.uid, now))
+                self._start(Job((name,), (f"{name}: {why}",), bad_chips=known.uid))
+
     def _start(self, job: Job) -> None:
         running = self._jobs.start(job, self._beside(job))
         LOG.info("%s; log: %s", "; ".join(job.why), running.log.name)
@@ -79,7 +93,7 @@ class Act:
     def _beside(self, job: Job) -> set[str]:
         """Return the slices that need the addresses of a job's new workers."""
         state = self._state
-        if state.settings is None or job.finish:
+        if state.settings is None or job.takes_away:
             return set()
         return (state.settings.servers_of(job.slices) & set(state.ready)) - self._jobs.busy
 
@@ -94,6 +108,8 @@ class Act:
             self._look.forget()
             if outcome.job.finish is not None:
                 self._take_finished(outcome, now)
+            elif outcome.job.bad_chips:
+                self._take_recreated(outcome, now)
             else:
                 self._take_setup(outcome, now)
         if self.outcomes:
@@ -120,6 +136,19 @@ class Act:
         if any(state.memory.slice(name).healed for name in outcome.job.slices):
             # The news includes the state of its runs.
             self._look.expect_hosts()
+
+    def _take_recreated(self, outcome: Outcome, now: float) -> None:
+        """Record whether a slice could be recreated."""
+        state = self._state
+        [name] = outcome.job.slices
+        LOG.info("the playbook that recreates slice %s exited with %d", name, outcome.code)
+        if outcome.kind == decide.INTERRUPTED:
+            return
+        known, messages, obstacle = chips.done(state.memory.slice(name), outcome, now)
+        state.memory = state.memory.with_slice(name, known)
+        if obstacle:
+            self._report.worse(f"chips:{name}", obstacle, outcome.log)
+        self._report.tell(messages)
 
     def _take_finished(self, outcome: Outcome, now: float) -> None:
         """Record whether a slice could be stopped or deleted."""

@@ -85,6 +85,13 @@ class Job:
     """Whether it has a part on the controller, which only one playbook at a time may run."""
     finish: Finish | None = None
     """Set if it stops or deletes its one slice."""
+    bad_chips: str = ""
+    """The node of its one slice, if it is recreated because its chips do not initialise."""
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether it takes its one slice away, and sets nothing up."""
+        return self.finish is not None or bool(self.bad_chips)
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,9 @@ def _notice(
     is_gone = not seen.lost and _is_gone(known, seen)
     if seen.lost or is_gone:
         state, uid = ("GONE", known.uid) if is_gone else (seen.lost, seen.lost_uid)
-        if is_gone or uid != known.lost_as.partition(" ")[2]:
+        # What the watcher recreates is not lost.
+        is_news = known.lost_as != f"{state} {uid}" if is_gone else uid != _lost_uid(known)
+        if is_news:
             how = "The node no longer exists" if is_gone else f"It is {state}"
             what, policy = f"{how}: {seen.status.text}", seen.want.on_preempt
             messages.append(
@@ -149,6 +158,10 @@ def _notice(
     phase = known.phase if seen.phase == "unknown" else seen.phase
     # Usually nothing is new, and there may be a thousand slices.
     return known if phase == known.phase else replace(known, phase=phase), messages
+
+
+def _lost_uid(known: SliceMemory) -> str:
+    return known.lost_as.partition(" ")[2]
 
 
 def _is_gone(known: SliceMemory, seen: SliceSeen) -> bool:

@@ -22,6 +22,7 @@ from .decide import INTERRUPTED, Job, Outcome
 
 BOOK = "tpu.fleet.reprovision"
 FINISH = "tpu.fleet.finish"
+BAD_CHIPS = "tpu.fleet.bad_chips"
 APPLY = "tpu.fleet.apply"
 KEYS = "tpu.fleet.github_key"
 TIMEOUT = 4 * 3600.0
@@ -133,7 +134,7 @@ class Jobs:
                         self._wake()
 
                 code = play(
-                    FINISH if job.finish else BOOK,
+                    FINISH if job.finish else BAD_CHIPS if job.bad_chips else BOOK,
                     on_event,
                     limit=limit_of(job, running.beside),
                     variables=variables_of(job),
@@ -172,6 +173,8 @@ def variables_of(job: Job) -> dict[str, Any]:
         words = {"finish_why": job.finish.why, "finish_ends": job.finish.ends}
         words |= {"finish_how": job.finish.how} if job.finish.held else {}
         return {"finish": job.slices[0], **words, **always}
+    if job.bad_chips:
+        return {"bad_chips": job.slices[0], "bad_chips_node": job.bad_chips, **always}
     wait = "next" if job.asks else "none"
     return {"fleet_wait": wait, "workers_of": list(job.slices), **always}
 
@@ -187,7 +190,7 @@ def take(running: Running, event: Event) -> None:
     if kind == "playbook_on_play_start":
         there = data.get("pattern") != "localhost"
         # The playbook returns to the controller after its part on the workers.
-        running.on_controller = not there or running.job.finish is not None
+        running.on_controller = not there or running.job.takes_away
         if there:
             running.hosts_since = min(running.hosts_since, boottime())
     elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
@@ -244,7 +247,7 @@ def end_left_over(pids: Iterable[str], seconds: float = 15.0) -> list[int]:
 
 def _is_ours(pid: int) -> bool:
     """Return whether this pid is a watcher's playbook; pids are reused."""
-    return any(book in _words_of(pid) for book in (BOOK, FINISH))
+    return any(book in _words_of(pid) for book in (BOOK, FINISH, BAD_CHIPS))
 
 
 def _words_of(pid: int, proc: Path = Path("/proc")) -> list[str]:

@@ -18,7 +18,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared imp
 from ..workers.inventory.hosts import Known
 from ..workers.inventory.lookup import read_known
 from ..workers.inventory.read import PlayError
-from . import after, ask_hosts, decide, seen, trouble
+from . import after, ask_hosts, chips, decide, seen, trouble
 from .decide import Finish, SliceSeen
 from .ground import Settings
 from .hosts import HostSeen, hear
@@ -73,6 +73,8 @@ class Look:
         """Actions of the plan that belong to no declared slice."""
         self.finishes: dict[str, Finish] = {}
         """The slices that are no longer needed, or cost more than the budget has."""
+        self.recreations: dict[str, str] = {}
+        """The slices whose chips do not initialise and that are recreated for it, and why."""
         self.purse = Purse(state, report)
         self.queue = QueueLook(state, report)
         # Whether slices were recorded to come, or to rest, since the record was read.
@@ -157,6 +159,7 @@ class Look:
                 "stuck": name not in stuck,
                 "setup": name not in ready,
                 "rest": name not in ready,
+                "chips": name not in ready,
                 "away": not any(decide.is_of(name, one) for one in ready),
             }
             if over.get(kind):
@@ -197,7 +200,7 @@ class Look:
             heard.memory, outbox=outbox, book=book if complete or busy else state.memory.book
         )
         self._look_after(looks, declared)
-        self._hosts_at, self._hosts_soon = now, False
+        self._hosts_at, self._hosts_soon = now, self._look_at_chips(looks)
         self.runs = heard.runs
         self._report.tell(heard.messages)
         for host, says in heard.away.items():
@@ -220,6 +223,26 @@ class Look:
             self._report.worse("page", trouble_with_it)
         else:
             self._report.better("page")
+
+    def _look_at_chips(self, looks: Looks) -> bool:
+        """Find slices whose chips do not initialise; return whether to ask them again soon."""
+        state, soon = self._state, False
+        self.recreations = {}
+        for one in state.seen:
+            if one.name not in looks:
+                continue
+            known, now = state.memory.slice(one.name), state.clock.now()
+            paid = not (self.purse.forbids or self.purse.acts)
+            verdict = chips.judged(known, one, looks[one.name], now, paid)
+            # What is seen now may be over when the playbook can begin.
+            soon = soon or verdict.soon or bool(verdict.recreate)
+            if verdict.recreate:
+                self.recreations[one.name] = verdict.recreate
+            if verdict.trouble:
+                self._report.worse(f"chips:{one.name}", verdict.trouble)
+            elif all(host.reached for host in looks[one.name].values()):
+                self._report.better(f"chips:{one.name}")
+        return soon
 
     def _look_after(self, looks: Looks, declared: Mapping[str, Sequence[str]]) -> None:
         """Find the slices that are no longer needed, or cost more than the budget has."""

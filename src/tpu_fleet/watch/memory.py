@@ -48,6 +48,11 @@ class SliceMemory:
     """How often it could not be stopped or deleted."""
     rest_at: float = 0.0
     """When that is tried again."""
+    recreated: tuple[float, ...] = ()
+    """When it was recreated for chips that did not initialise."""
+    recreate_failures: int = 0
+    recreate_at: float = 0.0
+    """When that is tried again."""
 
 
 NOTHING = SliceMemory()
@@ -128,7 +133,7 @@ class Memory:
 
 def _slice(data: Mapping[str, Any]) -> SliceMemory:
     known = {key: value for key, value in data.items() if key in SliceMemory.__dataclass_fields__}
-    for name in ("due", "resumed"):
+    for name in ("due", "resumed", "recreated"):
         known[name] = tuple(known.get(name) or ())
     return SliceMemory(**known)
 

@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import
     Plan,
     Status,
     World,
+    identity_of,
     is_dead,
     resting,
 )
@@ -60,7 +61,7 @@ def _slice(
     return SliceSeen(
         want,
         replace(status, phase=READY) if there else status,
-        uid=_uid(node) if node is not None else "",
+        uid=identity_of(node) if node is not None else "",
         addresses=_addresses(node) if node is not None else (),
         lost=lost,
         lost_uid=lost_uid,
@@ -68,10 +69,6 @@ def _slice(
         rests=resting(want, world) is not None,
         wants=wants.get(status.slice, ""),
     )
-
-
-def _uid(node: Node) -> str:
-    return node.uid or f"{node.zone}/{node.name}/{node.create_time}"
 
 
 def _addresses(node: Node) -> tuple[str, ...]:

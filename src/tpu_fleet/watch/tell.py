@@ -180,6 +180,21 @@ def rests(
     )
 
 
+def recreated(name: str, why: str, now: float) -> Message:
+    """Return the message that a slice is recreated for chips that do not initialise."""
+    return Message(
+        event="preempted",
+        title=f"{name} is recreated",
+        text=(
+            f"{why[:1].upper()}{why[1:]}. What its runs left is on the watcher's computer, in the "
+            "folder collected; the slice is requested again until there is capacity."
+        ),
+        at=now,
+        slice=name,
+        key=f"recreated:{name}:{int(now)}",
+    )
+
+
 def grant_ending(entry: Mapping[str, Any], text: str, last: bool, now: float) -> Message:
     """Return the message that an entry of the grant ends soon."""
     return Message(
@@ -211,6 +226,7 @@ def trouble(said: Said, log: Sequence[str], now: float, begun_at: float) -> Mess
         "away": f"{what} does not answer",
         "stuck": f"{what} needs a person's action",
         "rest": f"{what} cannot be stopped or deleted",
+        "chips": f"{what} has chips that do not initialise",
         "notify": f"Messages cannot be sent by {what}",
     }.get(kind, said.key)
     begun = f"Since {clock(begun_at)}."
@@ -223,7 +239,7 @@ def trouble(said: Said, log: Sequence[str], now: float, begun_at: float) -> Mess
         title=title,
         text=text,
         at=now,
-        slice=what if kind in ("setup", "stuck", "rest") else "",
+        slice=what if kind in ("setup", "stuck", "rest", "chips") else "",
         log=tuple(log),
         key=f"trouble:{said.key}:{int(said.since)}:{'over' if said.over else 'begun'}",
     )

@@ -53,6 +53,13 @@ def test_what_a_playbook_is_told(job: Job, limit: str, variables: dict[str, Any]
     assert variables_of(job) == {**always, **variables}
 
 
+def test_a_slice_with_bad_chips_is_recreated_by_a_playbook_of_its_own() -> None:
+    job = Job(("pair",), (), bad_chips="u1")
+    assert limit_of(job) == "localhost,tpu-fleet-nobody,tpu_slice_pair"
+    told = {"bad_chips": "pair", "bad_chips_node": "u1", "fleet_github_later": True}
+    assert (variables_of(job), job.takes_away) == (told, True)
+
+
 def test_who_shares_a_folder_with_a_slice_that_is_made_anew_lets_its_workers_in() -> None:
     job = Job(("pair",), (), api=False)
     assert limit_of(job, ("files",)) == "tpu_slice_pair,tpu_slice_files"

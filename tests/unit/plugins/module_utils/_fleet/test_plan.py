@@ -145,6 +145,34 @@ def test_a_slice_that_is_being_deleted_is_not_made_again_before_it_is_gone() -> 
     assert (kinds(found), phase(found)) == ([], "clearing")
 
 
+BAD = {"on_bad_chips": "recreate"}
+
+
+def test_a_slice_with_bad_chips_is_deleted_to_be_requested_again() -> None:
+    found = plan(fleet(BAD, bad_chips={"big": "7"}), node())
+    assert (kinds(found), phase(found)) == ([("delete_node", A)], "clearing")
+    assert found.actions[0].reason == "its chips do not initialise"
+
+
+def test_another_node_of_its_name_is_left_alone() -> None:
+    assert plan(fleet(BAD, bad_chips={"big": "6"}), node()).done
+
+
+def test_a_slice_with_bad_chips_stays_where_the_grant_holds_no_other() -> None:
+    granted = [{"zone": C, "generation": "v4", "tier": "on_demand", "chips": 8}]
+    found = plan(fleet(BAD, bad_chips={"big": "7"}, allocations=granted), node())
+    assert kinds(found) == []
+    assert "its chips do not initialise; not recreated: " in text(found)
+    silent = plan(fleet(BAD, bad_chips={"big": "7"}), node(), unreachable=(B,))
+    assert (kinds(silent), phase(silent)) == ([], "unknown")
+
+
+@pytest.mark.parametrize("entry", [{}, {"on_bad_chips": "report"}])
+def test_nothing_is_recreated_that_does_not_say_so(entry: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match="on_bad_chips: recreate"):
+        fleet(entry, bad_chips={"big": "7"})
+
+
 def test_a_lost_slice_stays_when_its_owner_says_keep() -> None:
     found = plan(fleet({"on_preempt": "keep"}), node("PREEMPTED"))
     assert (kinds(found), phase(found), found.done) == ([], "kept", True)

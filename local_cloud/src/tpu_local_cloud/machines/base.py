@@ -93,6 +93,9 @@ class MachineBackend(Protocol):
     def set_external_ip(self, spec: MachineSpec) -> None:
         """Give the machine the external address of `spec`, or none, while it runs."""
 
+    def block_ports(self, ports: frozenset[tuple[str, int]]) -> None:
+        """Drop what machines send to these ports, each with an internal address, and no others."""
+
     def set_disks(self, spec: MachineSpec) -> None:
         """Attach the disks of `spec` to the machine, and detach its others."""
 

@@ -303,6 +303,10 @@ class ContainerMachines:
             if record["small"] and pid is not None and spec.external_ip:
                 self._small.hub.route(pid, spec.internal_ip, spec.external_ip)
 
+    def block_ports(self, ports: frozenset[tuple[str, int]]) -> None:
+        """Drop what machines send to these ports, each with an internal address, and no others."""
+        self._wiring.block(ports)
+
     def set_disks(self, spec: MachineSpec) -> None:
         """Attach the disks of `spec` to the machine, and detach its others."""
         with locked(self._layout.lock_file(spec.machine_id)):

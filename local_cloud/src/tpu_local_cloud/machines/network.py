@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -158,6 +159,21 @@ table ip {network.table} {{
 """
 
 
+def blocking(network: Network, ports: Iterable[tuple[str, int]]) -> str:
+    """Return the nftables table that keeps packets between machines from these ports."""
+    rules = "\n".join(
+        f"    ip daddr {address} tcp dport {port} drop" for address, port in sorted(ports)
+    )
+    return f"""
+table bridge {network.table} {{
+  chain forward {{
+    type filter hook forward priority filter;
+{rules}
+  }}
+}}
+"""
+
+
 def drops_by_default(rules: str, chain: str) -> bool:
     """Return whether an iptables chain (`iptables -S`) drops by default."""
     return f"-P {chain} DROP" in rules.splitlines()
@@ -207,9 +223,17 @@ class Wiring:
             if not _iptables_has(rule):
                 _iptables("-I", *rule)
 
+    def block(self, ports: Iterable[tuple[str, int]]) -> None:
+        """Drop packets between machines to these ports, each with an address, and no others."""
+        net, wanted = self.network, list(ports)
+        table = f"table bridge {net.table}\ndelete table bridge {net.table}\n"
+        run(["nft", "-f", "-"], text=table + (blocking(net, wanted) if wanted else ""))
+
     def down(self) -> None:
         """Remove whatever exists."""
         net = self.network
+        with suppress(MachineError):  # without the kernel's part for bridges there is none
+            self.block(())
         for line in _iptables("-S").splitlines():
             if f"--comment {net.table}" in line and line.startswith("-A "):
                 _iptables("-D", *line.split()[1:])

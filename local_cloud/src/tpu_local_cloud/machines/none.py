@@ -55,6 +55,9 @@ class NoMachines:
     def set_external_ip(self, spec: MachineSpec) -> None:
         """Only the API knows addresses here."""
 
+    def block_ports(self, ports: frozenset[tuple[str, int]]) -> None:
+        """No machine sends anything here."""
+
     def set_disks(self, spec: MachineSpec) -> None:
         """Only the API knows disks here."""
 

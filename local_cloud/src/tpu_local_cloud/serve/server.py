@@ -34,6 +34,7 @@ from ..model.shared.clock import Clock
 from ..model.shared.store import Store
 from . import tls
 from .authority import Papers, papers
+from .blocked_ports import BlockedPorts
 from .frontend import FrontEnd, Reply
 from .gate import METADATA_HOSTS, Gate, named, named_storage, no_page, owned
 from .metadata import MetadataApp
@@ -160,6 +161,7 @@ class Server:
         beside = [asyncio.create_task(self._tick())]
         if metadata_address:
             beside.append(asyncio.create_task(self._chip_ports()))
+            beside.append(asyncio.create_task(BlockedPorts(self.cloud, self.backend).run()))
         self.ready.set()
         try:
             await asyncio.gather(

@@ -7,6 +7,7 @@ import pytest
 from tpu_local_cloud.machines.base import AddressPool, MachineError
 from tpu_local_cloud.machines.network import (
     Network,
+    blocking,
     drops_by_default,
     free_subnet,
     legacy_rules,
@@ -96,3 +97,12 @@ def test_a_pool_does_not_hand_out_at_once_what_came_back() -> None:
 def test_an_empty_pool_says_so() -> None:
     with pytest.raises(MachineError, match=r"all 2 addresses from 10\.0\.0\.1 are in use"):
         AddressPool("10.0.0.1", "10.0.0.2").take({"10.0.0.1", "10.0.0.2"})
+
+
+def test_ports_are_blocked_between_machines_alone() -> None:
+    rules = blocking(NETWORK, [("10.99.0.3", 8482), ("10.99.0.2", 8471)])
+    assert rules.startswith(f"\ntable bridge {NETWORK.table} {{")
+    assert [line.strip() for line in rules.splitlines() if "drop" in line] == [
+        "ip daddr 10.99.0.2 tcp dport 8471 drop",
+        "ip daddr 10.99.0.3 tcp dport 8482 drop",
+    ]

@@ -63,6 +63,8 @@ KINDS = {
     "(core: which of the worker's; message: what it reports)",
     "monitoring": "a worker's monitoring port answers what no runtime does "
     "(how: numbers, text, huge, garbage or silent)",
+    "port_blocked": "packets of other machines to ports of a worker are dropped, as by a firewall "
+    "(ports: 8482, or several with commas)",
     "unknown_fields": "nodes have fields and enum values that clients do not know (state, health)",
 }
 # Options of each kind of fault, in addition to where and when it applies.
@@ -85,6 +87,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "core_stuck": ("core",),
     "core_error": ("core", "message"),
     "monitoring": ("how",),
+    "port_blocked": ("ports",),
     "unknown_fields": ("state", "health"),
 }
 HOW = ("numbers", "text", "huge", "garbage", "silent")
@@ -234,6 +237,11 @@ class Faults:
             found = [one for one in self._faults if one.kind == kind and one.applies(now, where)]
         return found[0] if found else None
 
+    def all_active(self, kind: str, now: float, /, **where: Any) -> tuple[Fault, ...]:
+        """Return all faults of a kind that apply here and now; that is no use of them."""
+        with self._lock:
+            return tuple(f for f in self._faults if f.kind == kind and f.applies(now, where))
+
     def _strike(
         self, kind: str, now: float, only: Callable[[Fault], bool] | None, where: dict[str, Any]
     ) -> Fault | None:
@@ -253,6 +261,15 @@ class Faults:
         return None
 
 
+def ports_of(fault: Fault) -> list[int]:
+    """Return the ports that a fault names; raises ValueError for what is none."""
+    words = str(fault.options.get("ports", "")).split(",")
+    ports = [int(word) for word in words]
+    if not all(0 < port < 65536 for port in ports):
+        raise ValueError(f"ports {fault.options.get('ports')!r} are not between 1 and 65535")
+    return ports
+
+
 def _check(fault: Fault) -> None:
     """Raise ValueError for impossible values."""
     if fault.kind not in KINDS:
@@ -269,6 +286,8 @@ def _check(fault: Fault) -> None:
     if how not in HOW:
         raise ValueError(f"how {how!r} is none of {', '.join(HOW)}")
     int(fault.options.get("core", 0))
+    if fault.kind == "port_blocked":
+        ports_of(fault)
     status = fault.options.get("status", RESERVATION_STATUSES[0])
     if status not in RESERVATION_STATUSES:
         raise ValueError(f"status {status!r} is none of {', '.join(RESERVATION_STATUSES)}")

@@ -76,7 +76,7 @@ STORIES = "tests/machines/stories"
 RUNS = (f"{STORIES}/test_runs.py", f"{STORIES}/test_zombies.py")
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
 HEALING = (
-    *(f"{STORIES}/test_{name}.py" for name in ("after_the_end", "budget", "multislice")),
+    *(f"{STORIES}/test_{name}.py" for name in ("after_the_end", "budget", "multislice", "starts")),
     SELF_SETUP,
 )
 MISTAKES = tuple(

@@ -75,20 +75,8 @@ def blocked(fleet: Fleet) -> list[dict[str, Any]]:
 
 
 def test_a_blocked_port_is_named_with_the_command_that_opens_it(fleet: Fleet) -> None:
-    fleet.run(
-        *[
-            "tpu-fleet",
-            "cloud",
-            "fault",
-            "add",
-            "port_blocked",
-            "--match",
-            "node=pair",
-            "--match",
-            "worker=0",
-        ],
-        *["--option", "ports=8482"],
-    )
+    fault = "fault add port_blocked --match node=pair --match worker=0 --option ports=8482"
+    fleet.run("tpu-fleet", "cloud", *fault.split())
     fleet.declare(wanted(STARTS))
     fleet.play("site.yml")
     told = "worker 1 cannot reach worker 0:8482 (JAX's coordinator): a firewall; open it: gcloud"

@@ -63,5 +63,5 @@ def test_the_ports_of_the_named_worker_as_long_as_the_fault_is_on() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"ports": "x"}, {"ports": "0"}, {"ports": 70000}])
 def test_what_is_no_port_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="ports|literal"):
+    with pytest.raises(ValueError, match=r"ports|literal"):
         Faults().add(Fault("port_blocked", {}, options=options))

@@ -36,6 +36,9 @@ tpu.fleet ends a message with the remedy, filled in with your project and zone. 
 also returns it as data: `kind`, `remedy`, and where known `flavour`, `reason`, `http_status`,
 `rpc_code`, `eid` and `details`. Where this page says that tpu.fleet *stops*, nothing is undone:
 what has begun continues, and the next apply resumes it.
+
+What a training program prints of chips that do not initialise, or of a coordinator that it cannot
+reach, is in [gang.md](gang.md#chips-that-do-not-initialise).
 """
 
 REPEATS = {

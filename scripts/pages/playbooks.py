@@ -20,6 +20,8 @@ people who work with Ansible; [commands.md](commands.md) has the commands of `tp
 OF_ONE_PLAYBOOK = {
     "teardown": ("teardown", "The slices to delete, separated by commas, or `all`."),
     "finish": ("finish", "The slice to [stop or delete](after-the-end.md) after its runs."),
+    "bad_chips": ("bad_chips", "The slice to [recreate](gang.md#chips-that-do-not-initialise)."),
+    "bad_chips_node": ("bad_chips", "The `uid` of its node; a later one is left alone."),
     "run": ("collect", "The run whose files are [fetched](runs.md#what-it-left); `a,b` are two."),
     "collect_to": ("collect", "Folder on this computer; default `fleet_results_dir`."),
     "doctor_fix": ("doctor", "Whether to make the [safe repairs](doctor.md)."),

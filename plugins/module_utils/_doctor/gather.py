@@ -468,6 +468,8 @@ def runs(place: Place) -> List[Dict[str, Any]]:
                 "signal": status.get("signal"),
                 "failed_with": _failed_with(status),
                 "loss_trouble": status.get("loss_trouble"),
+                "bad_chips": status.get("bad_chips") or {},
+                "stand_out": status.get("stand_out") or [],
                 "definition": status.get("definition", ""),
                 "problems": status.get("problems", []),
                 "dropped": status.get("log_dropped_bytes", 0),

@@ -124,6 +124,27 @@ def _ended(run: Mapping[str, Any]) -> str:
     return f"exit code {run['exit_code']}{said}"
 
 
+def _chips_init(facts: Facts) -> Iterator[Hit]:
+    if not facts["runs"]:
+        yield skipped("no run is declared here")
+    for run in facts["runs"]:
+        bad = run["bad_chips"]
+        if bad:
+            about = {"times": bad.get("times"), "said": bad.get("said"), "run": run["run"]}
+            yield hit("bad", subject=run["run"], **about)
+        else:
+            yield fine("no start failed for the chips of this worker", subject=run["run"])
+
+
+def _stand_out(facts: Facts) -> Iterator[Hit]:
+    at_work = [run for run in facts["runs"] if run["state"] == RUNNING]
+    if not at_work:
+        yield skipped("no run works here")
+    for run in at_work:
+        for said in run["stand_out"]:
+            yield hit("worker", subject=run["run"], run=run["run"], said=said)
+
+
 def _losses(facts: Facts) -> Iterator[Hit]:
     at_work = [run for run in facts["runs"] if run["state"] in (RUNNING, SUCCEEDED)]
     if not at_work:
@@ -234,6 +255,36 @@ CHECKS: Tuple[Check, ...] = (
                 WARN,
                 "run {run}: {dropped} bytes of its log were lost",
                 "Make room on the disk of {log}, see the check disk.",
+            ),
+        },
+        ("runs",),
+    ),
+    Check(
+        "chips_init",
+        WORKER,
+        "whether the chips of this worker have failed starts of a run",
+        _chips_init,
+        {
+            "bad": Case(
+                FAIL,
+                "the chips did not initialise in {times} starts of run {run}: {said}",
+                "Recreate the slice: tpu-fleet slice delete, then tpu-fleet apply; or let the "
+                "watcher do it (on_bad_chips, docs/gang.md).",
+            ),
+        },
+        ("runs",),
+    ),
+    Check(
+        "stand_out",
+        WORKER,
+        "workers of a run that are slow alone, or compute something else than the others",
+        _stand_out,
+        {
+            "worker": Case(
+                WARN,
+                "run {run}: {said}",
+                "Compare that worker's rows here; if nothing differs, its machine may be bad: "
+                "recreate the slice.",
             ),
         },
         ("runs",),

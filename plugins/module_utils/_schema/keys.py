@@ -237,39 +237,35 @@ SLICE = {
         "Compute Engine needs it, up to `7d`.",
     ),
     "reservation": Key(
-        description="Name of the reservation from which a slice of tier `reserved` or `calendar` "
-        "is taken.",
+        description="The reservation of a slice of tier `reserved` or `calendar`.",
         default="any that fits, for a queued slice of tier `reserved`",
     ),
     "on_preempt": Key(
         choices=("recreate", "keep"),
-        description="What to do when the slice is lost: delete and recreate it, or leave it and "
-        "report it.",
+        description="What to do when the slice is lost: recreate it, or leave and report it.",
         default="recreate",
     ),
     "on_bad_chips": Key(
         choices=("report", "recreate"),
-        description="What `tpu-fleet watch` does when chips of a worker have failed two starts: "
-        "report it, or fetch what runs left and [recreate the slice](gang.md#chips-that-do-not-"
-        "initialise).",
+        description="What `tpu-fleet watch` does when [chips fail two "
+        "starts](gang.md#chips-that-do-not-initialise).",
         default="report",
     ),
     "on_grant_end": Key(
         choices=("keep", "delete"),
-        description="What to do when its grant has ended: keep it with a warning, or delete it. "
-        "Data disks are never deleted.",
+        description="What to do when its grant has ended: warn, or delete it, never data disks.",
         default="keep",
     ),
     "on_finish": Key(
         choices=("keep", "stop", "delete"),
-        description="What `tpu-fleet watch` does when all its runs have succeeded and what they "
-        "left is fetched. See [after-the-end.md](after-the-end.md).",
+        description="What `tpu-fleet watch` does when its runs [have "
+        "succeeded](after-the-end.md) and what they left is fetched.",
         default="keep",
     ),
     "idle_after": Key(
         "duration",
-        description="After which time it does the same where nothing runs, no user is logged in "
-        "and no process holds a chip.",
+        description="After which time it does so where nothing runs and no user is logged in or "
+        "holds a chip.",
         default="never",
     ),
     "on_queue": Key(

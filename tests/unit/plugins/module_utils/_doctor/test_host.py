@@ -58,6 +58,8 @@ RUN = {
     "signal": None,
     "failed_with": "",
     "loss_trouble": None,
+    "bad_chips": {},
+    "stand_out": [],
     "problems": [],
     "dropped": 0,
     "log_path": "/var/log/x",
@@ -231,6 +233,8 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({"runs": [{**RUN, "state": "failed", "exit_code": 3}]}, ["runs failed fail"]),
     ({"runs": [{**RUN, "state": "failed", "signal": 9}]}, ["runs failed fail"]),
     ({"runs": [{**RUN, "loss_trouble": {"what": "nan", "step": 121}}]}, ["loss trouble fail"]),
+    ({"runs": [{**RUN, "bad_chips": {"times": 2, "said": "busy"}}]}, ["chips_init bad fail"]),
+    ({"runs": [{**RUN, "stand_out": ["worker 2 is slow"]}]}, ["stand_out worker warn"]),
     (
         {"runs": [{**RUN, "state": "restarting", "reason": "worker 0 is not there"}]},
         ["runs waits warn"],

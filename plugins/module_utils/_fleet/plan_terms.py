@@ -269,7 +269,7 @@ def place_of(there: Node | QueuedResource) -> Place:
 
 
 def identity_of(node: Node) -> str:
-    """Return what tells a node from a later one of its name."""
+    """Return what distinguishes a node from a later one of its name."""
     return node.uid or f"{node.zone}/{node.name}/{node.create_time}"
 
 

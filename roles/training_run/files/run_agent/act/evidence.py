@@ -189,9 +189,11 @@ def _step(
         # What the log has lost meanwhile, of this attempt.
         known = status.get("step") if first_at is not None else None
         return (known if isinstance(known, int) else None), (known_at if known else None)
+    written = stamp[2] / 1e9 if stamp else None
+    # The agent notes a step late; the file may have been written again since.
     if step == status.get("step") and known_at is not None and first_at is not None:
-        return step, known_at
-    return step, stamp[2] / 1e9 if stamp else None
+        return step, min(known_at, written or known_at)
+    return step, written
 
 
 def _seconds_of_a_step(

@@ -24,6 +24,7 @@ from .hand import Hand
 SIGNAL = 59  # a real-time signal, which nothing else uses; the hook knows the same number
 _PY_SPY_SECONDS = 5.0
 _PAUSE = 0.01
+_STILL = 3  # pauses without more: on a busy machine it may be stopped in between
 _ONE_SECONDS = 1.0  # that a process is waited for; nearly always it is a hundredth of that
 _ALL_SECONDS = 5.0
 _LOCK_SECONDS = 5.0
@@ -132,16 +133,14 @@ def _has_open(pid: int, path: Path, proc: Path = processes.PROC) -> bool:
 
 
 def _written(hand: Hand, path: Path, begun: int, deadline: float) -> str:
-    """Return what is added to the file, once it stands still."""
-    before = begun
-    while time.monotonic() < deadline:
+    """Return what is added to the file, once it is whole and stands still."""
+    data, still = b"", 0
+    while time.monotonic() < deadline and still < _STILL:
         time.sleep(_PAUSE)
-        size = _size(hand, path)
-        if size == before != begun:
-            break
-        before = size
-    data = hand.read(path, _MOST_BYTES, begun)
-    if before > _MOST_BYTES:
+        more = hand.read(path, _MOST_BYTES - len(data), begun + len(data))
+        data += more
+        still = 0 if more or not python_stacks.looks_whole(data) else still + 1
+    if begun + len(data) > _MOST_BYTES:
         with contextlib.suppress(OSError):  # else it grows with each time that it is asked for
             hand.empty(path)
     return data.decode("utf-8", "replace")

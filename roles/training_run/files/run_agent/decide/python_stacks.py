@@ -50,6 +50,11 @@ def blocks(text: str) -> list[Block]:
     return [Block(ident, current, tuple(frames)) for ident, current, frames in found]
 
 
+def looks_whole(text: bytes) -> bool:
+    """Return whether the text can be all that faulthandler writes: it has the current thread."""
+    return b"Current thread 0x" in text and text.endswith(b"\n")
+
+
 def by_thread(
     found: Iterable[Block],
     pid: int,
@@ -58,22 +63,20 @@ def by_thread(
 ) -> dict[int, Frames]:
     """Return the frames by the numbers of the kernel's threads.
 
-    The last block is the main thread, whose number is the process's. Of the others, a thread's
-    address and its stack pointer are in the same area of memory. `pointers` are the stack pointers
-    of threads that wait; one that runs has none, and gets what is left if it is the only one.
+    A thread's address and its stack pointer are in the same area of memory, but not the main
+    thread's, whose number is the process's: its block is the last one, if no other thread has that.
+    `pointers` are the stack pointers of threads that wait; one that runs has none.
     """
-    there = list(found)
-    if not there:
-        return {}
-    result = {pid: there[-1].frames}
-    left = {block.ident: block.frames for block in there[:-1]}
+    left = {block.ident: block.frames for block in found}
+    last = next(reversed(left), None)
     spaces = [area for area in areas if any(area[0] <= ident < area[1] for ident in left)]
+    result: dict[int, Frames] = {}
     for tid, pointer in pointers.items():
         here = [a for a in spaces if a[0] <= pointer < a[1]] if tid != pid else []
         above = [i for i in left if here and pointer < i < here[0][1] and i >= here[0][0]]
         if above:
             result[tid] = left.pop(min(above))
-    return result
+    return {**result, pid: left[last]} if last is not None and last in left else result
 
 
 def with_the_rest(

@@ -47,6 +47,9 @@ def all_reduce(value):
         return value
     _links[0].sendall(struct.pack("d", value))
     return _receive(_links[0])
+
+def broadcast():
+    return _receive(_links[0])
 '''
 
 DATA = '''"""Batches that a thread reads ahead."""
@@ -114,7 +117,7 @@ def save(step):
     path = os.path.join(os.environ["SAVE_IN"], "state")
     while True:
         try:
-            with open(path, "wb") as out:
+            with open(path, "ab" if hangs("full_disk", step) else "wb") as out:
                 out.write(bytes(1 << 20) * (200 if hangs("full_disk", step) else 1))
             return
         except OSError as error:
@@ -136,7 +139,7 @@ def train():
         if "SAVE_IN" in os.environ:
             save(step)
         if HANG == "other_version" and step >= FROM and version("jax") != "0.12.0":
-            gang.all_reduce(1.0)  # which the others do not know
+            gang.broadcast()  # which the others do not know
         gang.all_reduce(1.0)
         step += 1
         with open(os.environ["TPU_FLEET_PROGRESS"] + ".new", "w") as out:

@@ -265,7 +265,7 @@ def by_kernel(thread: Thread) -> str:
         return SLEEP
     if thread.state == "D" or re.search(r"nfs|fuse|rpc_|jbd2|ext4|xfs|fsync|io_schedule", wait):
         return FILES
-    if re.search(r"wait4|waitid|\bdo_wait\b", wait):  # not futex_do_wait
+    if re.search(r"wait4|waitid|do_wait\b", wait):
         return CHILD
     if re.search(r"recv|sk_wait|tcp_|inet_|connect|accept", wait):
         return NETWORK

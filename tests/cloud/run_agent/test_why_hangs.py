@@ -1,6 +1,7 @@
 """Runs that hang, as processes on this computer: what their workers show is judged as it is.
 
-With machines, and through the command, `tests/machines/runs/test_why.py` makes the same and more.
+In CI `test_why.py` has others. With machines, and through the command, the stage `why` makes the
+same and more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import beside
 import hangs
 import pytest
 
@@ -24,7 +24,8 @@ from tpu_fleet.why.case import Case, Verdict, Worker
 from tpu_fleet.why.judge import judge
 from tpu_fleet.workers.ask import run_evidence
 
-harness = beside.load(Path(__file__).with_name("harness.py"), "run_agent_harness")
+harness = sys.modules["run_agent_harness"]
+pytestmark = pytest.mark.night
 Make = Callable[..., list[Any]]
 HOSTS = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
 QUIET = 16.0
@@ -123,13 +124,8 @@ def steps(workers: list[Any]) -> int:
     return int(min(found))
 
 
-@pytest.mark.parametrize("kind", [
-    "dead_lock",
-    *(pytest.param(kind, marks=pytest.mark.night) for kind in hangs.WANTED
-      if kind not in ("healthy", "dead_lock")),
-])  # fmt: skip
+@pytest.mark.parametrize("kind", [kind for kind in hangs.WANTED if kind != "healthy"])
 def test_the_worker_and_the_cause_are_named(started: Callable[..., list[Any]], kind: str) -> None:
-    """CI has the dead lock; night has the others."""
     cause, where = hangs.WANTED[kind]
     workers = started(kind, where[0])
     if kind not in ("never_starts", "blocked_port"):

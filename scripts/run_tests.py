@@ -73,6 +73,7 @@ SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
 # newer versions; each of them makes a venv first.
 NIGHT_SANITY = ("pylint", "pep8", "import", "changelog", "yamllint")
 STORIES = "tests/machines/stories"
+WHY = ("tests/machines/why", "tests/cloud/run_agent/test_why_hangs.py")
 RUNS = (f"{STORIES}/test_runs.py", f"{STORIES}/test_zombies.py")
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
 HEALING = (
@@ -337,6 +338,8 @@ MORE = (
     Stage(
         "drills", pytest("-x", "tests/machines/drills"), tests=(*PRODUCT, "tests/machines/drills")
     ),
+    # Eleven runs on four machines: about ten minutes.
+    Stage("why", pytest("-x", *WHY), tests=(*PRODUCT, *WHY)),
     # Up to nine machines at once; about twenty minutes when nothing else is done here.
     Stage(
         "compute_engine",

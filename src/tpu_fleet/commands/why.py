@@ -81,7 +81,9 @@ def cases_of(run: str, shown: Sequence[Shown], known: Known) -> list[Case]:
     for one in shown:
         by_slice.setdefault(place_of(one.host, known.fleet.groups)[0], []).append(one)
     having = {name: those for name, those in by_slice.items() if any(map(_has_it, those))}
-    whole = max((_workers(one) for those in having.values() for one in those), default=0)
+    said = {one.evidence.run.workers for each in having.values() for one in each if one.evidence}
+    # One worker that says another number does not change how the others are judged.
+    whole = said.pop() if len(said) == 1 else 0
     if len(having) > 1 and all(len(those) < whole for those in having.values()):
         those = [one for each in having.values() for one in each]
         return [Case(run, ", ".join(having), _numbered(those, range(whole)))]
@@ -93,10 +95,6 @@ def cases_of(run: str, shown: Sequence[Shown], known: Known) -> list[Case]:
 
 def _has_it(one: Shown) -> bool:
     return one.evidence is not None or one.refused or one.absent == OLD_AGENT
-
-
-def _workers(one: Shown) -> int:
-    return one.evidence.run.workers if one.evidence else 0
 
 
 def _index(one: Shown, known: Known) -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import run_evidence as evidence_of_workers
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
@@ -39,6 +40,7 @@ from rich.cells import cell_len
 from slices_seen import slice_seen
 
 from tpu_fleet.commands import runs as runs_command
+from tpu_fleet.commands import why as why_command
 from tpu_fleet.commands.many import Many
 from tpu_fleet.history.record import places_known
 from tpu_fleet.history.store import History, Look
@@ -59,7 +61,7 @@ from tpu_fleet.watch.hosts import HostSeen, hear, host_of
 from tpu_fleet.watch.jobs import variables_of
 from tpu_fleet.watch.memory import Memory, SliceMemory
 from tpu_fleet.watch.note import of_hosts
-from tpu_fleet.workers.ask import on_all, run_answers
+from tpu_fleet.workers.ask import on_all, run_answers, run_evidence
 from tpu_fleet.workers.ask.run_follow import RunFollower
 from tpu_fleet.workers.inventory.fleet_facts import FleetView
 from tpu_fleet.workers.inventory.hosts import Known
@@ -284,6 +286,32 @@ def test_logs(controller: Controller, capsys: pytest.CaptureFixture[str]) -> Non
     assert {result.name for result in lost} >= {one.name for one in workers if one.error}
     assert len(lost) > CASES // 5
     controller.unharmed(terminal.text(), "\n".join(problems(results)), capsys.readouterr().err)
+
+
+def test_why(controller: Controller, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """`tpu-fleet why` judges the honest ones, and calls an answer that is none refused."""
+    honest = evidence_of_workers.seen(0, evidence_of_workers.QUEUE_GET)
+    honest["run"] = {**honest["run"], "name": "digits", "workers": 1}
+    controller.answer({"evidence": honest, "text": "process 7: python train.py"}, framed)
+    controller.monkeypatch.setattr(run_evidence, "SECONDS", LIMIT)
+    controller.monkeypatch.setattr(Many, "workers", lambda _self: (known_fleet(), NAMES))
+    kept = tmp_path_factory.mktemp("why") / "kept"
+    done = CliRunner().invoke(why_command.why, ["digits", "--json", "-o", str(kept)])
+    assert done.exit_code in (1, 2), (done.output, done.exception)
+    told = json.loads(done.stdout)
+    judged = {one["slice"]: one for one in told["verdicts"]}
+    lost = {one["worker"] for one in told["no_result"]}
+    assert all("queue.get" in judged[name]["sentence"] for name in HONEST)
+    assert not lost & set(HONEST)
+    assert len(lost) > CASES // 3
+    page = next(kept.rglob("*.html")).read_text()
+    assert "<script" not in page
+    controller.unharmed(done.stdout, done.stderr, page)
+    # What lies in the folder is judged again in the same way.
+    again = CliRunner().invoke(why_command.why, ["digits", "--kept", str(kept)])
+    assert again.exit_code in (0, 1, 2), (again.output, again.exception)
+    assert "queue.get" in again.stdout
+    controller.unharmed(again.stdout, again.stderr)
 
 
 STANDING = {

@@ -15,6 +15,7 @@ import platform
 import pwd
 import resource
 import socket
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -25,7 +26,7 @@ from .._host.as_user import UserError, account_of, as_user, foreign, run
 from .._host.chip_holders import Holder, user_name
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
 from .._host.run_end import end_of
-from .._host.run_states import FAILED, why_of
+from .._host.run_states import FAILED, quiet_for, why_of
 from .._host.runs import RunFiles, newest
 from .._host.state import STATE_DIR, boot_id, load, locker, read_text
 from .._host.worker_ports import Target, Tried
@@ -470,6 +471,7 @@ def runs(place: Place) -> List[Dict[str, Any]]:
                 "loss_trouble": status.get("loss_trouble"),
                 "bad_chips": status.get("bad_chips") or {},
                 "stand_out": status.get("stand_out") or [],
+                "quiet": _quiet(status),
                 "definition": status.get("definition", ""),
                 "problems": status.get("problems", []),
                 "dropped": status.get("log_dropped_bytes", 0),
@@ -495,6 +497,20 @@ def _failed_with(status: Mapping[str, Any]) -> str:
         return ""
     end = end_of(Path(log).parent.parent, dict(status))
     return why_of(end.get("tail") or end["event"].get("tail") or [], status.get("signal"))
+
+
+def _quiet(status: Mapping[str, Any]) -> Optional[float]:
+    """Return for how many seconds a running program has made no step, if that is unusual."""
+    first = _at_step(status, "first_step", "first_step_at")
+    return quiet_for(
+        str(status.get("state")), first, _at_step(status, "step", "step_at"), time.time()
+    )
+
+
+def _at_step(status: Mapping[str, Any], step: str, at: str) -> Optional[Tuple[int, float]]:
+    number, when = status.get(step), status.get(at)
+    known = isinstance(number, int) and isinstance(when, (int, float))
+    return (number, when) if known else None
 
 
 def _is_agent(pid: Any) -> bool:

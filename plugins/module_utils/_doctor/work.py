@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, List, Mapping, Tuple
 
+from .._core.durations import long
 from .._host.run_states import RUNNING, SUCCEEDED, loss_said
 from .check import FAIL, WARN, WORKER, Case, Check, Facts, Hit, fine, hit, listed, skipped
 
@@ -106,6 +107,8 @@ def _run(run: Mapping[str, Any]) -> Iterator[Hit]:
         yield hit("not_enabled", **about)
     if run["state"] == "failed":
         yield hit("failed", ended=_ended(run), **about)
+    elif run["quiet"] is not None:
+        yield hit("quiet", age=long(run["quiet"]), **about)
     elif run["agent_alive"] and run["state"] in ("pending", "restarting") and run["reason"]:
         yield hit("waits", state=run["state"], reason=run["reason"], **about)
     for problem in run["problems"]:
@@ -224,6 +227,11 @@ CHECKS: Tuple[Check, ...] = (
                 FAIL,
                 "run {run} has failed ({ended})",
                 "Read: tpu-fleet logs {run}; then run: tpu-fleet retry {run}",
+            ),
+            "quiet": Case(
+                FAIL,
+                "run {run} has made no step for {age}",
+                "Look into it: tpu-fleet why {run}",
             ),
             "waits": Case(WARN, "run {run} is {state}: {reason}", "Remove what it waits for."),
             "no_agent": Case(

@@ -37,6 +37,8 @@ TROUBLE = (FAILED, REFUSED, NOT_BACK, BAD_LOSS, RESTARTING)
 RANKS = (*TROUBLE, PENDING, NOT_STARTED, RUNNING, STOPPED, SUCCEEDED, REMOVED)
 """The order of states, the most urgent first."""
 
+QUIET_SECONDS, QUIET_STEPS = 600.0, 100.0
+"""A running run makes no step any more after so many seconds, and so many of its usual steps."""
 EXPLODED = "exploded"
 EXPLOSION = 3.0
 """A loss has exploded when it is above this many times its best value."""
@@ -53,6 +55,25 @@ def rank_of(state: str, bad_loss: bool = False) -> int:
 def is_trouble(state: str, bad_loss: bool = False) -> bool:
     """Return whether a person should look at a run in this state."""
     return rank_of(state, bad_loss) < len(TROUBLE)
+
+
+def quiet_for(
+    state: str,
+    first: tuple[int, float] | None,
+    last: tuple[int, float] | None,
+    now: float,
+) -> float | None:
+    """Return for how many seconds a running run has made no step; None if that is usual for it.
+
+    `first` and `last` are steps of its attempt, each with the time at which it was made.
+    """
+    if state != RUNNING or first is None or last is None:
+        return None
+    steps, seconds = last[0] - first[0], last[1] - first[1]
+    if steps <= 0 or seconds <= 0:
+        return None
+    quiet = now - last[1]
+    return quiet if quiet > max(QUIET_SECONDS, QUIET_STEPS * seconds / steps) else None
 
 
 def loss_state(what: str) -> str:

@@ -62,6 +62,7 @@ def described(view: RunView) -> dict[str, Any]:
         "step": view.step,
         "furthest_step": view.furthest,
         "steps_per_second": view.speed,
+        "seconds_without_step": view.quiet,
         "loss": view.loss,
         "loss_trouble": view.loss_trouble,
         **use_described(view),

@@ -68,11 +68,13 @@ def need_of_run(one: RunStory, anchor: str, names: Mapping[str, int]) -> Need:
     view = one.view
     command = DOCTOR
     if view.state in (FAILED, RUNNING) or view.loss_trouble is not None:
-        command = f"tpu-fleet logs {shlex.quote(one.run)}"
+        what = "logs" if view.quiet is None else "why"
+        command = f"tpu-fleet {what} {shlex.quote(one.run)}"
         command += f" --slice {shlex.quote(one.slice)}" if names.get(one.run, 1) > 1 else ""
     trouble = view.loss_trouble if view.state != FAILED else None
     at = trouble.get("at") if trouble is not None else None
-    since = float(at) if at else None if one.age is None else one.until - one.age
+    age = one.age if view.quiet is None else view.quiet
+    since = float(at) if at else None if age is None else one.until - age
     who = " · ".join(filter(None, (one.user, one.slice)))
     return Need(view.word, one.run, view.why, since, who, anchor, one.name, command)
 

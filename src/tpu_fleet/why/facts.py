@@ -12,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence impor
     Holder,
     Process,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import ENDED_OR_STOPPED
 
 from .case import Case, Finding, Worker
 from .frames import is_library, place_of
@@ -177,7 +178,7 @@ def _held(case: Case, one: Worker, holders: Sequence[Holder]) -> Finding:
 
 
 def _of_agent(case: Case, one: Worker, told: Evidence) -> Iterator[Finding]:
-    if told.run.agent is False and told.run.state not in ("succeeded", "failed", "stopped"):
+    if told.run.agent is False and told.run.state not in ENDED_OR_STOPPED:
         text = f"the run agent of worker {one.number} does not run"
         yield finding(case, "agent_gone", text + waiting_for(case, [one]), [one])
     for problem in told.run.problems:

@@ -259,11 +259,13 @@ def by_kernel(thread: Thread) -> str:
     wait = f"{thread.syscall} {thread.wchan}"
     if thread.state == "R":
         return COMPUTE
+    if thread.state == "D":
+        return FILES
     if "futex" in wait:
         return LOCK
     if "nanosleep" in wait:
         return SLEEP
-    if thread.state == "D" or re.search(r"nfs|fuse|rpc_|jbd2|ext4|xfs|fsync|io_schedule", wait):
+    if re.search(r"nfs|fuse|rpc_|jbd2|ext4|xfs|fsync|io_schedule", wait):
         return FILES
     if re.search(r"wait4|waitid|do_wait\b", wait):
         return CHILD

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.durations import long
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
     ENDED_OR_STOPPED,
@@ -22,6 +23,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
     loss_said,
     loss_state,
     printed,
+    quiet_for,
     rank_of,
     why_of,
 )
@@ -30,6 +32,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 FINE = (RUNNING, SUCCEEDED)
 SHORT = {NOT_BACK: "rebooted"}
 """States whose name is too long for a table."""
+NO_STEP = "no step"
+"""The word that stands in place of `running` for a run that makes no step any more."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,17 @@ class Run:
         if first is None or begun is None or step is None or at is None:
             return None
         return (step - first) / (at - begun) if at > begun and step > first else None
+
+    @property
+    def quiet(self) -> float | None:
+        """The seconds for which it has made no step, if that is longer than is usual for it."""
+        one = self.status
+        first = last = None
+        if one.first_step is not None and one.first_step_at is not None:
+            first = (one.first_step, one.first_step_at)
+        if one.step is not None and one.step_at is not None:
+            last = (one.step, one.step_at)
+        return quiet_for(self.state, first, last, self.now)
 
     @property
     def waits_for(self) -> str:
@@ -126,6 +141,8 @@ class RunView:
     furthest: int | None = None
     speed: float | None = None
     """Steps a second of the slowest worker, since the first step of this attempt."""
+    quiet: float | None = None
+    """Seconds for which no worker has made a step, if that is longer than is usual for the run."""
     loss: float | str | None = None
     """The loss that a worker reported: a number, or nan, inf, -inf."""
     loss_trouble: Mapping[str, Any] | None = None
@@ -184,12 +201,17 @@ class RunView:
     @property
     def is_troubled(self) -> bool:
         """Whether a person should look at it."""
-        return is_trouble(self.state, self.loss_trouble is not None)
+        return is_trouble(self.state, self._is_bad)
 
     @property
     def rank(self) -> int:
         """Its place in the order of all runs; the most urgent is first."""
-        return rank_of(self.state, self.loss_trouble is not None)
+        return rank_of(self.state, self._is_bad)
+
+    @property
+    def _is_bad(self) -> bool:
+        """Whether it runs, and does no good."""
+        return self.loss_trouble is not None or self.quiet is not None
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -201,6 +223,8 @@ class RunView:
         """The state for a table."""
         if self.state == RUNNING and self.loss_trouble is not None:
             return loss_state(str(self.loss_trouble.get("what")))
+        if self.quiet is not None:
+            return NO_STEP
         return SHORT.get(self.state, self.state) or "unknown"
 
     @property
@@ -213,8 +237,11 @@ class RunView:
     def why(self) -> str:
         """Why it is in this state, in one line."""
         loss = loss_said(self.loss_trouble) if self.loss_trouble is not None else ""
+        quiet = ""
+        if self.quiet is not None:
+            quiet = f"no step for {long(self.quiet)}: tpu-fleet why {self.run}"
         waits = f"waits for {self.waits_for}" if self.waits_for else ""
-        told = (loss, self.failed_with, waits, *self.reasons, *self.problems)
+        told = (quiet, loss, self.failed_with, waits, *self.reasons, *self.problems)
         return "; ".join(dict.fromkeys(text for text in told if text))
 
     def to_dict(self) -> dict[str, Any]:
@@ -263,6 +290,7 @@ def view_of(runs: Sequence[Run]) -> RunView:
         step=min(steps, default=None),
         furthest=max(steps, default=None),
         speed=min((one.speed for one in of_attempt if one.speed is not None), default=None),
+        quiet=_quiet_of(of_attempt),
         loss=loss,
         # An older agent does not write since when.
         loss_trouble=trouble or ({"what": loss} if isinstance(loss, str) else None),
@@ -290,6 +318,13 @@ def view_of(runs: Sequence[Run]) -> RunView:
         run_id=first.status.run_id,
         submitted=first.status.submitted,
     )
+
+
+def _quiet_of(runs: Sequence[Run]) -> float | None:
+    """Return for how long no worker has made a step; None if one that reports steps makes some."""
+    reporting = [one.quiet for one in runs if one.speed is not None]
+    known = [quiet for quiet in reporting if quiet is not None]
+    return min(known) if known and len(known) == len(reporting) else None
 
 
 def _first_of(values: Iterable[float | None]) -> float | None:

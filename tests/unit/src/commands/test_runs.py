@@ -99,6 +99,7 @@ def test_places(host: str, expected: tuple[str, int]) -> None:
     assert fleet_hosts.place_of(host, GROUPS) == expected
 
 
+QUIET = {"first_step": 100, "first_step_at": 3100.0, "step": 700, "step_at": 3700.0}
 PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "-", "1 h", "pair-w[0-1]", ""]
 
 
@@ -117,6 +118,23 @@ PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "-", "1 h", "p
         (
             ({"loss": "nan"}, {"loss": 3.0}),
             [[*PAIR[:3], "loss NaN", *PAIR[4:7], "nan", *PAIR[8:11], "loss is NaN"]],
+        ),
+        # It makes no step any more: 600 steps in 600 s, and the last one 15 min ago.
+        (
+            (QUIET, QUIET),
+            [
+                [
+                    *PAIR[:3],
+                    "no step",
+                    *(PAIR[4], "700", "1/s", *PAIR[7:11]),
+                    "no step for 15 min: tpu-fleet why digits",
+                ]
+            ],
+        ),
+        # One of them makes steps.
+        (
+            (QUIET, {**QUIET, "step": 1400, "step_at": 4500.0}),
+            [[*PAIR[:5], "700-1400", "55.7/m", *PAIR[7:]]],
         ),
         # They are in different states: the worst counts.
         (

@@ -25,8 +25,8 @@ def history(tmp_path: Path) -> Iterator[History]:
     one.close()
 
 
-def run_of(name: str, state: str = "running") -> Run:
-    told = {"run": "digits", "user": "alice", "state": state, "attempt": 1, "worker": 0}
+def run_of(name: str, state: str = "running", **more: Any) -> Run:
+    told = {"run": "digits", "user": "alice", "state": state, "attempt": 1, "worker": 0, **more}
     return Run(f"{name}-w0", name, 0, state, fleet_past.status_of(told), NOW)
 
 
@@ -157,6 +157,18 @@ def test_chips_are_idle_after_ten_minutes_without_a_run(history: History) -> Non
     )
     tile = next(one for one in shown(history).tiles if one.label == "Chips")
     assert tile.value == "8 of 12 busy"
+
+
+def test_a_run_that_makes_no_step_is_looked_into(history: History) -> None:
+    found = Look(NOW)
+    look.of_view(found, fleet_past.view_at(NOW, SLICES, set()))
+    steps = {"first_step": 0, "first_step_at": NOW - 900, "step": 60, "step_at": NOW - 840}
+    look.of_runs(found, [run_of("pair", **steps), run_of("solo")])
+    history.add(found)
+    (need,) = [one for one in shown(history).needs if one.state == "no step"]
+    assert need.command == "tpu-fleet why digits --slice pair"
+    assert need.text.startswith("no step for 14 min")
+    assert need.since == NOW - 840
 
 
 def test_a_command_names_the_slice_where_two_have_a_run_of_that_name(history: History) -> None:

@@ -60,6 +60,7 @@ RUN = {
     "loss_trouble": None,
     "bad_chips": {},
     "stand_out": [],
+    "quiet": None,
     "problems": [],
     "dropped": 0,
     "log_path": "/var/log/x",
@@ -235,6 +236,7 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({"runs": [{**RUN, "loss_trouble": {"what": "nan", "step": 121}}]}, ["loss trouble fail"]),
     ({"runs": [{**RUN, "bad_chips": {"times": 2, "said": "busy"}}]}, ["chips_init bad fail"]),
     ({"runs": [{**RUN, "stand_out": ["worker 2 is slow"]}]}, ["stand_out worker warn"]),
+    ({"runs": [{**RUN, "quiet": 840.0}]}, ["runs quiet fail"]),
     (
         {"runs": [{**RUN, "state": "restarting", "reason": "worker 0 is not there"}]},
         ["runs waits warn"],

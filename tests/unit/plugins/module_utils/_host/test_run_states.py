@@ -13,6 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
     RANKS,
     STATES,
     is_trouble,
+    quiet_for,
     rank_of,
     why_of,
 )
@@ -75,3 +76,29 @@ def test_the_line_that_says_why_a_program_failed(
     lines: list[str], signal: int | None, why: str
 ) -> None:
     assert why_of(lines, signal) == why
+
+
+@pytest.mark.parametrize(
+    ("state", "first", "last", "now", "quiet"),
+    [
+        # One step a second, until 1000.
+        ("running", (0, 900.0), (100, 1000.0), 1601.0, 601.0),
+        ("running", (0, 900.0), (100, 1000.0), 1599.0, None),
+        ("restarting", (0, 900.0), (100, 1000.0), 9000.0, None),
+        # A step takes a minute: 100 of them are more than ten minutes.
+        ("running", (0, 400.0), (10, 1000.0), 6999.0, None),
+        ("running", (0, 400.0), (10, 1000.0), 7001.0, 6001.0),
+        # Without two steps it is not known what is usual.
+        ("running", (0, 900.0), (0, 900.0), 9000.0, None),
+        ("running", None, (5, 900.0), 9000.0, None),
+        ("running", (5, 900.0), None, 9000.0, None),
+    ],
+)
+def test_a_run_is_quiet_that_makes_no_step_for_much_longer_than_usual(
+    state: str,
+    first: tuple[int, float] | None,
+    last: tuple[int, float] | None,
+    now: float,
+    quiet: float | None,
+) -> None:
+    assert quiet_for(state, first, last, now) == quiet

@@ -31,6 +31,7 @@ from pages import (
     role_readmes,
     schema,
     top,
+    why,
 )
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -46,6 +47,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "pictures/how-grant.svg": pictures.grant,
     "pictures/how-system.svg": pictures.system,
     "pictures/top.svg": top.page,
+    "why.md": why.page,
 }
 OF_PROGRAM: dict[str, Callable[[], str]] = {
     "command_line.json": command_line.page,

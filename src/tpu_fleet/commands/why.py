@@ -279,7 +279,7 @@ def named(folder: Path) -> str:
 @click.option(
     "--kept",
     "source",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Judge what is kept in this folder, of an earlier look or fetched; ask no worker.",
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 TROUBLE, WAIT, FINE, NOTE = range(4)
 """How urgent a cause is; the first come first."""
 _LOG = "tpu-fleet logs {run} --slice {slice} --worker {worker} --tail 50"
+_RESTART = "tpu-fleet stop {run} && tpu-fleet start {run}"
 
 
 @dataclass(frozen=True)
@@ -166,23 +167,23 @@ CAUSES = {
         "error of a core",
         67,
         "libtpu's monitoring port has an error text",
-        "Retry the run; if it comes back on this worker, have the slice recreated.",
-        "tpu-fleet retry {run}",
+        "Restart the run; if it comes back on this worker, have the slice recreated.",
+        _RESTART,
     ),
     "stuck_core": Cause(
         "stuck core",
         66,
         "a core has not come to the program that the other cores run, and it was launched there",
-        "Retry the run; if it comes back on this worker, have the slice recreated.",
-        "tpu-fleet retry {run}",
+        "Restart the run; if it comes back on this worker, have the slice recreated.",
+        _RESTART,
     ),
     # One worker does not come to where the others wait
     "dead_lock": Cause(
         "dead lock",
         64,
         "two threads of a process want locks, and none of them runs",
-        "Take the locks in the same order everywhere; until then, retry the run.",
-        "tpu-fleet retry {run}",
+        "Take the locks in the same order everywhere; until then, restart the run.",
+        _RESTART,
     ),
     "person": Cause(
         "waits for a person",
@@ -244,8 +245,8 @@ CAUSES = {
         "chips do not initialise",
         54,
         "the program is in the initialisation of the chips; the others wait for it",
-        "Retry the run; if it comes back on this worker, have the slice recreated.",
-        "tpu-fleet retry {run}",
+        "Restart the run; if it comes back on this worker, have the slice recreated.",
+        _RESTART,
     ),
     "behind": Cause(
         "behind the others",
@@ -264,8 +265,8 @@ CAUSES = {
         "all wait at the same point",
         45,
         "all workers wait for each other or for the same thing, and none stands out",
-        "Look at the stacks in the material; a retry goes on from the last checkpoint.",
-        "tpu-fleet retry {run}",
+        "Look at the stacks in the material; a restart goes on from the last checkpoint.",
+        _RESTART,
     ),
     "unknown": Cause(
         "no cause found",

@@ -153,6 +153,7 @@ def by_looking(siege: Siege) -> Told:
         *((0, text) for _code, text in examined),
         siege.command("tpu-fleet", "runs"),
         siege.command("tpu-fleet", "logs", "hers"),
+        siege.command("tpu-fleet", "why", "hers"),
         siege.command("tpu-fleet", "watch", "run", "--once"),
         siege.play(*collect),
     ]

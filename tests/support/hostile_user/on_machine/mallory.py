@@ -712,6 +712,10 @@ def replace(rng, paths, often):
     wished = [HOME + "/" + name for name in WISHED]
     wished += ["/tmp/libtpu_lockfile", "/tmp/tpu_logs", "/var/log/tpu-fleet/runs/hers/hang-1.txt"]
     wished += ["/var/log/tpu-fleet/runs/hers/run.log.1", "/var/log/tpu-fleet/runs/hers/results"]
+    wished += [
+        "/var/log/tpu-fleet/runs/hers/hang-1.json",
+        "/run/tpu-fleet/runs/hers/user/stacks.txt",
+    ]
     done = []
     names = sorted({*paths, *wished})
     folders = [path for path in names if os.path.isdir(path) and not os.path.islink(path)]

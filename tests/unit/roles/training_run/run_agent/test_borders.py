@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
+from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import evidence_of
 from run_agent import agent
 from run_agent.act import (
+    evidence,
     fence_file,
     hand,
     installed,
@@ -164,6 +167,55 @@ def test_whatever_pids_the_user_names_only_theirs_are_signalled_and_shown(
         for one in (victim, own):
             one.kill()
             one.wait()
+
+
+# Has the file of stacks open, and answers with what is no stack; or has put something in its place.
+LIAR = """
+import os, signal, sys, time
+path, swap = sys.argv[1:]
+stream = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def lie(*_):
+    os.write(stream, b"Current thread 0x1 (most recent call first):\\n")
+    os.write(stream, b'  File "\\x1b[2J/etc/shadow", line 99999999999 in f\\n' * 60000)
+    if swap:
+        os.rename(path, path + ".old")
+        os.mkfifo(path) if swap == "fifo" else os.symlink(swap, path)
+signal.signal(59, lie)
+os.kill(os.getpid(), 59) if swap else None
+print("ready", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("swap", ["", "fifo", "secret"])
+def test_the_evidence_of_a_run_whose_user_lies(place: Path, hands: hand.Hand, swap: str) -> None:
+    """What she writes is cut and shown; she leads root to no file, and holds nothing up."""
+    run = made(place)
+    (place / "secret").write_text(
+        "Current thread 0x1 (most recent call first):\nkept-from-others\n"
+    )
+    (place / "secret").chmod(0o600)
+    path = run.paths.stacks
+    env = {"TPU_FLEET_RUN": "digits", "TPU_FLEET_WORKER": "0"}
+    env["TPU_FLEET_PROGRESS"] = str(run.paths.user / "progress.json")
+    swapped = str(place / "secret") if swap == "secret" else swap
+    own = as_nobody([PYTHON, "-c", LIAR, str(path), swapped], env=env)
+    try:
+        assert own.stdout is not None
+        assert own.stdout.readline() == b"ready\n"
+        begun = time.monotonic()
+        found = evidence.gather(run, hands)
+        assert time.monotonic() - begun < 12
+        told = evidence_of("w", json.loads(json.dumps(found.evidence)))
+        assert [process.pid for process in told.processes] == [own.pid]
+        assert "kept-from-others" not in json.dumps(found.evidence) + found.text
+        frames = [one for thread in told.processes[0].threads for one in thread.python or ()]
+        assert len(frames) <= bounds.FRAMES
+        assert (place / "secret").stat().st_size < 100
+    finally:
+        own.kill()
+        own.wait()
 
 
 def test_an_agent_takes_no_parent_that_is_not_the_users(place: Path) -> None:

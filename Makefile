@@ -1,5 +1,5 @@
 # demo: the main job on the local cloud. test: everything that CI runs. check: the quick inner loop.
-.PHONY: demo demo-down test test-all check venv docs site release lock help
+.PHONY: demo demo-down test test-all check venv docs site release lock frameworks help
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make site       build the documentation as a site in .work/site"
 	@echo "make release    build the collection and the wheels in dist/ and check them as one who installs them"
 	@echo "make lock       pin the requirements anew after a change in pyproject.toml"
+	@echo "make frameworks write the table of frameworks from the package index; then make docs"
 
 venv:
 	@scripts/venv
@@ -41,6 +42,9 @@ site: venv
 
 release: venv
 	@scripts/release
+
+frameworks: venv
+	@.venv/bin/python scripts/write_frameworks.py
 
 lock:
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \

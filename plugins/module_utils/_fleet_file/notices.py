@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from .._core.in_zone import in_zone
+from .._roles.python_env.frameworks import DEFAULT_VERSIONS, RELEASES, unknown_release
 from .._roles.training_run.definition import checkpoint_folder
 from .._schema.keys import entries, text_of, texts_of
 from .._tpu.model import COMPUTE
@@ -30,6 +31,8 @@ NOTICED = (
     "fleet_shares",
     "fleet_buckets",
     "fleet_runs",
+    "fleet_venvs",
+    *(f"fleet_{framework}_version" for framework in DEFAULT_VERSIONS),
 )
 # What puts a file system at a path that outlives the slice.
 LASTING = ("fleet_disks", "fleet_buckets")
@@ -57,6 +60,7 @@ def notices(data: Data, now: datetime) -> list[Notice]:
         _left_behind(data),
         _no_account(data),
         _shared_accounts(data),
+        _unknown_releases(data),
     )
     return [notice for some in found for notice in some]
 
@@ -220,3 +224,21 @@ def _shared_accounts(data: Data) -> Iterator[Notice]:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - 3} others" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
+
+
+# -- frameworks --------------------------------------------------------------------------------
+
+
+def _unknown_releases(data: Data) -> Iterator[Notice]:
+    """Yield the venvs whose release of a framework is newer than the table of this collection."""
+    for field, entry in entries(data, "fleet_venvs"):
+        framework = text_of(entry, "framework") or "none"
+        own = text_of(entry, "framework_version")
+        version = own or text_of(data, f"fleet_{framework}_version") or ""
+        told = unknown_release(framework, version) if version else ""
+        if told:
+            at = f"{field}.framework_version" if own else f"fleet_{framework}_version"
+            remedy = f"Use {RELEASES[framework][-1].version}, or an upgrade of tpu.fleet"
+            yield Notice(
+                at, f"{version} {told}; whether Python and libtpu fit is not checked", remedy
+            )

@@ -1,8 +1,8 @@
 """The machines' base image: Ubuntu if images can be pulled, otherwise Debian by mmdebstrap.
 
 It has two layers in a cache that all clouds of this computer share: a tar file with the
-distribution's packages, which takes a minute, and the unpacked root file system with our files,
-which takes seconds. Both are named after a hash of their sources.
+distribution's packages, which takes a minute, and the unpacked root file system with our files and
+perhaps this computer's Python, which takes seconds. Both are named after a hash of their sources.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .engine import Engine
 from .host import HostFacts, Progress, run
 from .inherit import authorities, environment, own_sources, settings_files
 from .layout import IMAGE_CACHE, locked
+from .pythons import Build, own_build
 
 GUEST = Path(__file__).parent / "guest"
 # A short name: the engine's configuration decides which registry it means.
@@ -117,8 +118,13 @@ def _additions() -> dict[str, bytes]:
     return files
 
 
-def _image_key(base: Base, additions: Mapping[str, bytes]) -> str:
-    digest = hashlib.sha256(f"{base.key} {_TAR}".encode())
+def _python_for(base: Base) -> Build | None:
+    """Return the Python that machines get beside their own: only for this computer's release."""
+    return own_build(Path.home(), os.environ) if base.kind == "debian" else None
+
+
+def _image_key(base: Base, additions: Mapping[str, bytes], python: Build | None) -> str:
+    digest = hashlib.sha256(f"{base.key} {_TAR} {python.key if python else ''}".encode())
     digest.update((GUEST / "customise.sh").read_bytes())
     for name, data in sorted(additions.items()):
         digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
@@ -141,10 +147,11 @@ class Images:
         with locked(IMAGE_CACHE / "lock"):
             base = self._base(candidates(wanted, self._facts), wanted)
             additions = _additions()
-            image = IMAGE_CACHE / "images" / _image_key(base, additions)
+            python = _python_for(base)
+            image = IMAGE_CACHE / "images" / _image_key(base, additions, python)
             if not (image / "complete").exists():
                 self._progress("Unpacking the image and putting the guest agent in")
-                self._customise(base, image, additions)
+                self._customise(base, image, additions, python)
             for other in image.parent.glob("*"):
                 if other != image and not live_users(other.glob("users/*")):
                     shutil.rmtree(other)
@@ -247,7 +254,9 @@ class Images:
             )
             target.replace(base.tar)
 
-    def _customise(self, base: Base, image: Path, additions: Mapping[str, bytes]) -> None:
+    def _customise(
+        self, base: Base, image: Path, additions: Mapping[str, bytes], python: Build | None
+    ) -> None:
         shutil.rmtree(image, ignore_errors=True)
         root = image / "rootfs"
         root.mkdir(parents=True)
@@ -256,6 +265,8 @@ class Images:
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+        if python:
+            python.put_in(root)
         script = root / "customise.sh"
         shutil.copyfile(GUEST / "customise.sh", script)
         run(

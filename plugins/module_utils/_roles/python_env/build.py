@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import os
+import platform
 import pwd
 import re
 import shutil
@@ -41,6 +42,7 @@ from ..._host.unpack import link_target
 from ..._host.work import Failed as Failed  # pylint: disable=useless-import-alias
 from . import uv_wheel
 from .conflict import declared_twice
+from .frameworks import no_wheels
 from .plan import (
     VenvSpec,
     asked_lines,
@@ -561,6 +563,11 @@ class Builder:
 
         `known` is a lock whose versions are kept.
         """
+        lacking = no_wheels(
+            self.spec.framework, self.spec.framework_version, self.accelerator, platform.machine()
+        )
+        if lacking:
+            raise Failed(lacking)
         interpreter, _library = self._python()
         tools = self.index
         names = torch_names(self.spec, self.accelerator) if tools.torch_index else []

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which versions of frameworks, Python, libtpu and PyTorch fit together. No I/O.
 
-Read from the wheels on PyPI (their names, Requires-Python and Requires-Dist) in November 2026. A
-new release of a framework needs a row here; until then its predecessor's row applies.
+`make frameworks` writes the rows, from the index. A release that has no row is newer than this
+table, or between two rows: what it needs is not known, so nothing is refused, and
+`unknown_release` is a warning.
 """
 
 from __future__ import annotations
@@ -12,49 +13,34 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .framework_rows import ROWS
+
 
 @dataclass(frozen=True)
 class Release:
-    """One release, and what it needs. It applies to later ones, too, until the next row."""
+    """One release, and what it needs."""
 
     version: str
-    # The first and the last minor version of Python with wheels.
+    # The first and the last minor version of Python 3 with wheels, of it and of its libtpu.
     pythons: tuple[int, int]
-    # The versions of libtpu for exactly this release; empty if they are not fixed.
-    libtpu: str = ""
+    # The lowest and the highest version of libtpu, of which any patch fits; empty if it is open.
+    libtpu: tuple[str, str]
     # The lowest and the highest version of PyTorch.
-    torch: tuple[str, str] = ("", "")
+    torch: tuple[str, str]
+    # The processors with wheels, and those of machines with chips, for which libtpu has them too.
+    processors: tuple[str, ...]
+    tpu_processors: tuple[str, ...]
 
 
 RELEASES: dict[str, tuple[Release, ...]] = {
-    "jax": (
-        # The first release whose libtpu is on PyPI.
-        Release("0.4.36", (10, 13)),
-        Release("0.5.3", (10, 13), libtpu="0.0.11"),
-        Release("0.6.2", (10, 13), libtpu="0.0.17"),
-        Release("0.7.0", (11, 13), libtpu="0.0.19"),
-        Release("0.8.0", (11, 14), libtpu="0.0.24"),
-        Release("0.9.0", (11, 14), libtpu="0.0.34"),
-        Release("0.9.2", (11, 14), libtpu="0.0.37"),
-        Release("0.10.0", (11, 14), libtpu="0.0.40"),
-        Release("0.10.2", (11, 14), libtpu="0.0.42"),
-        Release("0.11.0", (12, 14), libtpu="0.0.44"),
-        Release("0.12.0.1", (12, 15), libtpu="0.0.50"),
-    ),
-    # Its metadata does not name PyTorch, but it loads only with the one that it was built with.
-    "torch_xla": (
-        Release("2.8.0", (10, 13), libtpu="0.0.17", torch=("2.8.0", "2.8.0")),
-        Release("2.8.1", (10, 13), libtpu="0.0.17", torch=("2.8.0", "2.8.0")),
-        Release("2.9.0", (10, 13), libtpu="0.0.21", torch=("2.9.0", "2.9.0")),
-    ),
-    "torch_tpu": (Release("0.2.0", (11, 14), torch=("2.11.0", "2.15.0")),),
+    framework: tuple(Release(*row) for row in rows) for framework, rows in ROWS.items()
 }
 FRAMEWORKS = (*RELEASES, "none")
 # The defaults of the role python_env.
-DEFAULT_PYTHON = "3.11"
+DEFAULT_PYTHON = "3.12"
 # The minor versions of Python 3 that uv, deadsnakes or conda-forge provide.
 PYTHONS = (8, 15)
-DEFAULT_VERSIONS = {"jax": "0.10.2", "torch_xla": "2.9.0", "torch_tpu": "0.2.0"}
+DEFAULT_VERSIONS = {"jax": "0.12.0.1", "torch_xla": "2.9.0", "torch_tpu": "0.2.0"}
 # The packages of PyTorch's own index, in builds for the CPU.
 TORCH_FAMILY = ("torch", "torchvision", "torchaudio")
 # libtpu's name before it was on PyPI; if both are installed, the later one wins.
@@ -81,29 +67,37 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def minor_of(python: str) -> int:
-    """Return 11 for 3.11 and 3.11.2."""
+    """Return 12 for 3.12 and 3.12.1."""
     return int(python.split(".")[1])
 
 
 def release_of(framework: str, version: str) -> Release | None:
-    """Return the row that applies to a version; None if it is older than all rows."""
-    found = None
-    for release in RELEASES.get(framework, ()):
-        if version_key(release.version) <= version_key(version):
-            found = release
-    return found
+    """Return the row of a version; None if it has none."""
+    wanted = version_key(version)
+    rows = RELEASES.get(framework, ())
+    return next((row for row in rows if version_key(row.version) == wanted), None)
+
+
+def unknown_release(framework: str, version: str) -> str:
+    """Return a warning about a release without a row that may exist; empty if it has one."""
+    rows = RELEASES.get(framework, ())
+    if not rows or release_of(framework, version) or _is_older(rows, version):
+        return ""
+    newest = rows[-1].version
+    place = "newer than" if version_key(version) > version_key(newest) else "not among"
+    return f"is {place} the releases of {framework} that are known here, up to {newest}"
+
+
+def _is_older(rows: tuple[Release, ...], version: str) -> bool:
+    return version_key(version) < version_key(rows[0].version)
 
 
 def torch_range(framework: str, version: str) -> tuple[str, str]:
-    """Return the range of PyTorch for a framework; empty if any fits."""
-    if framework not in ("torch_xla", "torch_tpu"):
-        return ("", "")
+    """Return the range of PyTorch for a framework; empty if any fits, or it is not known."""
     release = release_of(framework, version)
-    if release is None:
-        return ("", "")
-    if framework == "torch_xla" and version_key(release.version) != version_key(version):
+    if release is None and framework == "torch_xla":
         return (version, version)
-    return release.torch
+    return release.torch if release else ("", "")
 
 
 def framework_lines(framework: str, version: str, torch: str, accelerator: str) -> list[str]:
@@ -134,53 +128,86 @@ def misfits(
         found.append(Misfit("torch_version", torch, "is for torch_tpu only", remedy))
     if framework == "none":
         return found
-    release = release_of(framework, version)
-    rows = RELEASES[framework]
-    if release is None:
+    release, rows = release_of(framework, version), RELEASES[framework]
+    if release is None and _is_older(rows, version):
         remedy = f"Use {rows[0].version} or a newer one"
-        message = f"is older than any {framework} known to get its libtpu from the index"
+        message = f"is older than any {framework} that gets its libtpu from the index"
         return [*found, Misfit("framework_version", version, message, remedy)]
-    least, most = release.pythons
-    # A release that is newer than the table may have wheels for a newer Python.
-    open_end = release is rows[-1] and version_key(version) > version_key(release.version)
-    if minor_of(python) < least or (minor_of(python) > most and not open_end):
-        others = [
-            row.version for row in rows if row.pythons[0] <= minor_of(python) <= row.pythons[1]
-        ]
-        remedy = f"Declare python 3.{least} to 3.{most}"
-        if others:
-            remedy += f", or framework_version {others[-1]}"
-        message = f"has no {framework} {version}"
-        found.append(Misfit("python", python, message, remedy))
-    lowest, highest = torch_range(framework, version)
+    if release and not release.pythons[0] <= minor_of(python) <= release.pythons[1]:
+        found.append(_wrong_python(release, rows, framework, python))
+    lowest, highest = release.torch if release else ("", "")
     if lowest:
-        span = lowest if lowest == highest else f"{lowest} to {highest}"
         key = "torch_version" if torch else "packages"
         value = torch or pinned.get("torch", "")
         number = version_key(value.split("+")[0])
         if value and not version_key(lowest) <= number <= version_key(highest):
             message = f"is a torch that does not go with {framework} {version}"
-            found.append(Misfit(key, value, message, f"Use torch {span}"))
+            found.append(Misfit(key, value, message, f"Use torch {span((lowest, highest))}"))
     libtpu = pinned.get("libtpu", "")
     if libtpu and wrong_libtpu(framework, version, {"libtpu": libtpu}):
         message = f"is a libtpu that {framework} {version} was not made for"
-        remedy = f"Remove it: {framework} brings {release.libtpu}"
-        found.append(Misfit("packages", libtpu, message, remedy))
+        brought = span(release.libtpu) if release else ""
+        found.append(
+            Misfit("packages", libtpu, message, f"Remove it: {framework} brings {brought}")
+        )
     return found
 
 
-def fits_libtpu(wanted: str, version: str) -> bool:
-    """Return whether a version of libtpu is the wanted one or a patch of it (0.0.42.1)."""
-    return version == wanted or version.startswith(f"{wanted}.")
+def _wrong_python(
+    release: Release, rows: tuple[Release, ...], framework: str, python: str
+) -> Misfit:
+    """Return the misfit of a Python, with the newest release that has it."""
+    least, most = release.pythons
+    minor = minor_of(python)
+    others = [row.version for row in rows if row.pythons[0] <= minor <= row.pythons[1]]
+    remedy = f"Declare python 3.{least} to 3.{most}"
+    if others:
+        remedy += f", or framework_version {others[-1]}"
+    return Misfit("python", python, f"has no {framework} {release.version}", remedy)
+
+
+def span(ends: tuple[str, str]) -> str:
+    """Return a range in words."""
+    least, most = ends
+    if least == most:
+        return least
+    return f"{least} to {most}" if most else f"{least} or newer"
+
+
+def fits_libtpu(wanted: tuple[str, str], version: str) -> bool:
+    """Return whether a version of libtpu is in a range, or a patch of its end (0.0.42.1)."""
+    least, most = wanted
+    key = version_key(version)
+    return key >= version_key(least) and (
+        not most or key <= version_key(most) or version.startswith(f"{most}.")
+    )
 
 
 def wrong_libtpu(framework: str, version: str, installed: Mapping[str, str]) -> str:
     """Return how the installed libtpu differs from the wanted one; empty if it fits."""
     release = release_of(framework, version)
-    if release is None or not release.libtpu or "libtpu" not in installed:
-        return ""
-    if version_key(release.version) != version_key(version):
+    if release is None or "libtpu" not in installed:
         return ""
     if fits_libtpu(release.libtpu, installed["libtpu"]):
         return ""
-    return f"libtpu is {installed['libtpu']} instead of {release.libtpu}"
+    return f"libtpu is {installed['libtpu']} instead of {span(release.libtpu)}"
+
+
+def no_wheels(framework: str, version: str, accelerator: str, processor: str) -> str:
+    """Return why a release is not to be had for a machine; empty if it is, or is not known.
+
+    `processor` is the machine's, as `platform.machine()` names it.
+    """
+    release = release_of(framework, version)
+    if release is None:
+        return ""
+    on_tpu = accelerator == "tpu"
+    having = release.tpu_processors if on_tpu else release.processors
+    if processor in having or (framework == "torch_tpu" and not on_tpu):
+        return ""
+    has_own = on_tpu and processor in release.processors
+    remedy = ", accelerator: cpu" if has_own else ""
+    return (
+        f"{framework} {version} has no {'libtpu' if has_own else 'wheels'} for {processor}, only "
+        f"for {', '.join(having)}. Declare a newer framework_version{remedy} or another machine."
+    )

@@ -154,3 +154,13 @@ def test_a_run_that_moves_to_another_region_begins_there() -> None:
     near = {**two, "zones": ["us-east1-d", "us-east1-c"]}
     assert told(fleet_slices=[near], fleet_runs=[run]) == []
     assert told(fleet_slices=[two], fleet_runs=[{**run, "checkpoint_dir": "gs://lab/lr3"}]) == []
+
+
+def test_a_release_that_is_newer_than_the_table_is_a_warning() -> None:
+    jax = {"name": "jax", "path": "/opt/venvs/jax", "framework": "jax"}
+    (line,) = told(fleet_venvs=[{**jax, "framework_version": "0.99.0"}])
+    assert line.startswith("fleet_venvs[0].framework_version: 0.99.0 is newer than")
+    (line,) = told(fleet_venvs=[jax], fleet_jax_version="0.99.0")
+    assert line.startswith("fleet_jax_version: 0.99.0 is newer than")
+    assert told(fleet_venvs=[jax, {**jax, "framework_version": "0.11.2"}]) == []
+    assert told(fleet_venvs=[{"name": "tools", "path": "/opt/venvs/tools"}]) == []

@@ -53,7 +53,9 @@ lock:
 		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 			--constraint requirements/constraints.in --group $$group --output-file requirements/$$group.txt || exit 1; \
 	done
-	for programs in buckets clients hydra iris xprof; do \
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.12 \
+		requirements/buckets.in --output-file requirements/buckets.txt
+	for programs in clients hydra iris xprof; do \
 		.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 			requirements/$$programs.in --output-file requirements/$$programs.txt || exit 1; \
 	done
@@ -61,7 +63,7 @@ lock:
 		--generate-hashes --no-header --no-annotate --python-version 3.11 - --output-file requirements/bootstrap.txt
 	for python in 3.11 3.12; do \
 		grep '^ansible-core==' requirements/constraints.in | .venv/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --only-binary :all: \
-			--python-version $$python --python-platform x86_64-manylinux_2_28 - \
+			--python-version $$python --python-platform linux - \
 			--output-file requirements/machine-$$python.txt || exit 1; \
 	done
 	.venv/bin/python scripts/pin_machines.py

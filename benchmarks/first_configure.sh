@@ -133,9 +133,9 @@ environment() {
   local python=/opt/venvs/jax/bin/python
   python3 -m venv /opt/uv
   /opt/uv/bin/pip install -q --disable-pip-version-check uv==0.13.8
-  /opt/uv/bin/uv venv -q --python 3.11 /opt/venvs/jax
+  /opt/uv/bin/uv venv -q --python 3.12 /opt/venvs/jax
   /opt/uv/bin/uv pip install -q --compile-bytecode --python "$python" \
-    jax==0.10.2 orbax-checkpoint==0.12.8 optax==0.2.8 scikit-learn==1.9.1 pip
+    jax==0.12.0.1 orbax-checkpoint==0.12.8 optax==0.2.8 scikit-learn==1.9.1 pip
   JAX_PLATFORMS=cpu "$python" -c 'import jax'
 }
 

@@ -56,7 +56,7 @@ def version_of(python: str) -> str:
 
 def the_set(python: str) -> list[VenvSpec]:
     """Say what is built."""
-    jax = {"framework": "jax", "framework_version": "0.10.2", "packages": ("optax==0.2.8",)}
+    jax = {"framework": "jax", "framework_version": "0.12.0.1", "packages": ("optax==0.2.8",)}
     return [
         VenvSpec(name="jax", path="/", python=python, **jax),  # type: ignore[arg-type]
         VenvSpec(name="small", path="/", python=python, packages=("tomli==2.0.2",)),

@@ -20,10 +20,11 @@ TARGET = ROOT / "plugins" / "module_utils" / "_host" / "pinned.py"
 # The ansible-core of each file, by the oldest Python that it runs on.
 FILES = {"3.12": "machine-3.12.txt", "3.11": "machine-3.11.txt"}
 INDEX = (os.environ.get("UV_DEFAULT_INDEX") or usual_index()).rstrip("/")
+PROCESSORS = ("x86_64", "aarch64")
 # The files that a machine may get: wheels for any, or for CPython on Linux and such a processor.
 FILES_OF_MACHINES = re.compile(
     r".*-py3-none-any[.]whl"
-    r"|.*-(py3-none|cp31[1-4]-cp31[1-4])-manylinux\w*_(x86_64|aarch64)[.\w]*[.]whl"
+    rf"|.*-(py3-none|cp31[1-4]-cp31[1-4])-manylinux\w*_({'|'.join(PROCESSORS)})[.\w]*[.]whl"
 )
 # What ansible-core imports for its vault and for Galaxy only: 18 of 45 MB that no machine uses.
 NOT_USED = ("cffi", "cryptography", "pycparser", "resolvelib")
@@ -68,7 +69,11 @@ def for_machines(pin: str, hashes: list[str]) -> list[str]:
     answer = requests.get(f"{INDEX}/{name}/", headers=wanted, timeout=60)
     answer.raise_for_status()
     named = {file["hashes"]["sha256"]: file["filename"] for file in answer.json()["files"]}
-    return [one for one in hashes if FILES_OF_MACHINES.fullmatch(named[one])]
+    found = {one: named[one] for one in hashes if FILES_OF_MACHINES.fullmatch(named[one])}
+    for processor in PROCESSORS:
+        if not any(processor in file or "-any." in file for file in found.values()):
+            raise SystemExit(f"{pin} has no wheel for machines with {processor}")
+    return list(found)
 
 
 def text() -> str:

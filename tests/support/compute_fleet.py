@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import requests
+from bucket_python import PROGRAM, PYTHON
 from chaos import ledger
 from fleet import NOTHING, ROOT, Fleet, wait_until
 
@@ -23,7 +24,7 @@ from tpu_local_cloud.machines.layout import Layout
 
 A, B = "us-east5-a", "us-central1-b"
 USER, SHARE = "alice", "/mnt/share"
-PYTHON, JAX = "3.11", "jax==0.10.2"
+JAX = "jax==0.12.0.1"
 EVERY = 10
 PROVISION = "tpu.fleet.provision"
 ONE = {"api": "compute", "accelerator_type": "v6e-1"}
@@ -53,7 +54,7 @@ def trainer(name: str, slices: Sequence[str], saved: str, **more: Any) -> dict[s
         "user": USER,
         "code": "train",
         "env": {"PYTHONPATH": f"{SHARE}/python"},
-        "command": f"python3 train.py --every {EVERY} --step-seconds 0.3",
+        "command": f"{PROGRAM} train.py --every {EVERY} --step-seconds 0.3",
         "checkpoint_dir": saved,
         "needs_tpu": False,
         **more,
@@ -180,7 +181,7 @@ for worker in $(seq 0 {workers - 1}); do
   runuser -u {USER} -- env TPU_FLEET_WORKER=$worker TPU_FLEET_WORKERS={workers} \\
     TPU_FLEET_COORDINATOR=127.0.0.1:29500 TPU_FLEET_CHECKPOINT_DIR=$folder \\
     PYTHONPATH={SHARE}/python \\
-    python3 train.py --steps {steps} --every {EVERY} {flags} > $folder/out.$worker 2>&1 &
+    {PROGRAM} train.py --steps {steps} --every {EVERY} {flags} > $folder/out.$worker 2>&1 &
 done
 wait
 cat $folder/final.json || tail -n 5 $folder/out.* >&2

@@ -19,7 +19,7 @@ NOT_LINKED = ("nvidia-cuda-nvrtc-cu12", "nvidia-cusolver-cu12", "nvidia-nvtx-cu1
 def example_python() -> str:
     """Return one with JAX and what sweeps take; TPU_FLEET_EXAMPLE_PYTHON names another one."""
     given = os.environ.get("TPU_FLEET_EXAMPLE_PYTHON")
-    return given or _made("example-venv", sys.executable, ("jax", "sweeps/optuna", "sweeps/wandb"))
+    return given or _made("example-venv", _recent(), ("jax", "sweeps/optuna", "sweeps/wandb"))
 
 
 def torch_xla_python() -> str:
@@ -53,6 +53,11 @@ def xprof_python() -> str:
         pinned = str(ROOT / "requirements/xprof.txt")
         subprocess.run([*install, "--require-hashes", "-r", pinned], check=True)
     return str(venv / "bin/python")
+
+
+def _recent() -> str:
+    """Return this Python, or one that JAX has wheels for."""
+    return sys.executable if sys.version_info >= (3, 12) else "3.12"
 
 
 def _made(name: str, python: str, examples: Sequence[str], more: Sequence[str] = ()) -> str:

@@ -124,7 +124,7 @@ class Lab:
             "--dest",
             str(folder),
         ]
-        wheel = ["--python-version", "3.11", "--only-binary", ":all:", f"torch=={TORCH}"]
+        wheel = ["--python-version", "3.12", "--only-binary", ":all:", f"torch=={TORCH}"]
         subprocess.run([*pip, *wheel], check=True)
 
     def end(self) -> None:

@@ -144,7 +144,7 @@ def test_the_roles_of_its_account_decide(container_cloud: ContainerCloud, machin
 def libraries(container_cloud: ContainerCloud, machine: str) -> str:
     """Return the Python of the machine, with the libraries."""
     bucket_python.bring(container_cloud.ssh_words(machine), PACKAGES, "ubuntu")
-    return f"PYTHONPATH={PACKAGES} JAX_PLATFORMS=cpu python3"
+    return f"PYTHONPATH={PACKAGES} JAX_PLATFORMS=cpu {bucket_python.PROGRAM}"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -18,7 +18,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PINNED = ROOT / "requirements/buckets.txt"
-PYTHON = "3.11"  # that of machines
+# JAX needs it, and machines have it beside the one of their distribution.
+PYTHON = "3.12"
+PROGRAM = f"/usr/local/sbin/python{PYTHON}"
 
 
 def bring(ssh: Sequence[str], folder: str, user: str) -> None:

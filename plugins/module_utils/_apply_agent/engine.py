@@ -59,13 +59,13 @@ def _build(collection: Path, params: Mapping[str, Any], target: Path) -> None:
     )
 
     tools = _venv_build.Tools({**params, "cache_dir": _CACHE}, warn=lambda _text: None)
-    line = "3.11"
+    line = "3.12"
     shutil.rmtree(target, ignore_errors=True)
     try:
         with tools.at_work():
             tools.have_uv()
             versions = (name.replace("python", "") for name in _PYTHONS)
-            version = next(filter(tools.find_python, versions), "3.11")
+            version = next(filter(tools.find_python, versions), "3.12")
             line = _line_of(version)
             python = tools.interpreter(version)
             # uv locks a file in it, so users may enter it only when it is complete.

@@ -57,7 +57,7 @@ FLEET: dict[str, Any] = {
             ["pair"],
             f"gs://{BUCKET}/{PREFIX}",
             env={"PYTHONPATH": f"{SHARE}/python", "CHAOS_DIARY": NOTES},
-            command=f"python3 train.py --every {EVERY} --step-seconds 0.3 --orbax --quiet",
+            command=f"{bucket_python.PROGRAM} train.py --every {EVERY} --step-seconds 0.3 --orbax --quiet",
             hang_after=f"{HANG_SECONDS}s",
         )
     ],

@@ -44,7 +44,6 @@ FLEET = {
             "name": "jax",
             "path": "/opt/venvs/jax",
             "slices": ["pair"],
-            "python": "3.11",
             "framework": "jax",
             "packages": "{{ demo_packages.jax | reject('match', 'gcsfs|google-cloud') }}",
         }

@@ -82,7 +82,7 @@ def run_of(name: str) -> dict[str, Any]:
         "user": USER,
         "code": "chaos",
         "env": {"PYTHONPATH": packages_of(name), "CHAOS_DIARY": SAVED[name]},
-        "command": f"python3 train.py {pace} {flags_of(name)}",
+        "command": f"{bucket_python.PROGRAM} train.py {pace} {flags_of(name)}",
         "checkpoint_dir": CHECKPOINTS[name],
         "needs_tpu": False,
         # Nobody waits for a program that is killed so often to be mended by a person.
@@ -405,7 +405,7 @@ for worker in $(seq 0 {workers - 1}); do
   runuser -u {USER} -- env TPU_FLEET_WORKER=$worker TPU_FLEET_WORKERS={workers} \\
     TPU_FLEET_COORDINATOR=127.0.0.1:29500 TPU_FLEET_CHECKPOINT_DIR=$folder \\
     PYTHONPATH={packages_of(SOLO)} \\
-    python3 train.py --steps {steps} --every {EVERY} {flags_of(run)} > $folder/out.$worker 2>&1 &
+    {bucket_python.PROGRAM} train.py --steps {steps} --every {EVERY} {flags_of(run)} > $folder/out.$worker 2>&1 &
 done
 wait
 cat $folder/final.json || tail -n 5 $folder/out.*

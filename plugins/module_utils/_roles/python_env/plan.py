@@ -349,7 +349,7 @@ def problems(spec: VenvSpec) -> list[str]:
         found.append(f"{at}: path = {spec.path!r} is not a whole path below a folder.")
     known_python = re.fullmatch(r"3\.\d+(\.\d+)?", spec.python)
     if not known_python:
-        found.append(f"{at}: python = {spec.python!r} is not a version like '3.11'.")
+        found.append(f"{at}: python = {spec.python!r} is not a version like '3.12'.")
     if spec.framework not in FRAMEWORKS:
         found.append(f"{at}: framework = {spec.framework!r} is not one of {', '.join(FRAMEWORKS)}.")
         return found

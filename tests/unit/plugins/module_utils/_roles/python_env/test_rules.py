@@ -29,7 +29,7 @@ def venv(**changes: Any) -> dict[str, Any]:
         ({"requirements": "model/requirements.txt"}, "requirements", "Did you mean models?"),
         ({"editable": ["/code", "nomodel[dev]"]}, "editable[1]", "is not a tree"),
         ({"python": "latest"}, "python", "quotation marks"),
-        ({"framework": "jax", "framework_version": "new"}, "framework_version", "like 0.10.2"),
+        ({"framework": "jax", "framework_version": "new"}, "framework_version", "like 0.12.0.1"),
         ({"framework": "jax", "python": "3.10"}, "python", "framework_version 0.6.2"),
         ({"framework": "torch_xla", "packages": ["torch==2.13.0"]}, "packages", "torch 2.9.0"),
     ],
@@ -64,7 +64,7 @@ def test_one_that_is_built_on_need_is_for_submitted_runs(more: dict[str, Any], w
 def test_defaults_of_the_fleet_count() -> None:
     data = {**FLEET, "fleet_venvs": [venv(framework="jax")]}
     assert check_python_env(data) == []
-    assert check_python_env({**data, "fleet_jax_version": "0.11.0"})
+    assert check_python_env({**data, "fleet_jax_version": "0.7.0", "fleet_python": "3.14"})
     fits = {"fleet_jax_version": "0.11.0", "fleet_python": 3.12}
     assert check_python_env({**data, **fits}) == []
 

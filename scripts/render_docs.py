@@ -25,6 +25,7 @@ from pages import (
     errors,
     fleet_file,
     gcloud,
+    json_forms,
     local_cloud,
     pictures,
     playbooks,
@@ -54,6 +55,7 @@ PAGES: dict[str, Callable[[], str]] = {
 OF_PROGRAM: dict[str, Callable[[], str]] = {
     "command_line.json": command_line.page,
     "fleet.schema.json": schema.page,
+    **json_forms.PAGES,
 }
 OF_ROLES: dict[str, Callable[[], str]] = {
     f"{role}/README.md": partial(role_readmes.page, role) for role in role_names()

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import click
 
 from tpu_fleet.cli import main
+from tpu_fleet.contract.exits import FAMILIES, FAMILY_OF
+from tpu_fleet.contract.forms import FORMS, file_name
 
 from . import wrapped
 
@@ -18,6 +20,18 @@ Every command of `tpu-fleet` with its options, as `--help` shows them. Those abo
 the fleet of the folder in which they are called, with the inventory and the settings that its
 `ansible.cfg` names.
 """
+EXITS = """\
+## Exit codes
+
+130 is Ctrl-C, and 141 a reader that closed the pipe. The section of a command says what is special
+about it."""
+JSON = """\
+## JSON
+
+What `--json` prints has a [JSON Schema](https://json-schema.org), which `tpu-fleet` brings along.
+A minor version may add keys; none is removed or changes its meaning. Errors are text on standard
+error, also with `--json`. The schemas of:"""
+FOLDER = "../src/tpu_fleet/schemas"
 # How click marks a paragraph whose lines stay as they are.
 VERBATIM = "\b"
 
@@ -31,7 +45,30 @@ def page() -> str:
     ]
     table = "\n".join(["| command | does |", "| --- | --- |", *rows])
     sections = ["\n\n".join(section(command, context)) for command, context in commands]
-    return "\n\n".join([HEAD.rstrip(), table, *sections]) + "\n"
+    return "\n\n".join([HEAD.rstrip(), table, exits(), json_forms(), *sections]) + "\n"
+
+
+def exits() -> str:
+    """Return the table of exit codes."""
+    kinds: dict[str, list[str]] = {family: [] for family in FAMILIES}
+    for name, family in (*FAMILY_OF.items(), ("cloud …", "cloud")):
+        kinds[family].append(name)
+    codes = sorted({code for meanings in FAMILIES.values() for code in meanings})
+    head = ["| commands |", *(f" {code} |" for code in codes)]
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in kinds[family])} | "
+        + " | ".join(meanings.get(code, "") for code in codes)
+        + " |"
+        for family, meanings in FAMILIES.items()
+    ]
+    lines = ["".join(head), "| --- |" + " --- |" * len(codes), *rows]
+    return "\n".join([EXITS, "", *lines])
+
+
+def json_forms() -> str:
+    """Return the list of the forms of what --json prints."""
+    links = [f"[`{name}`]({FOLDER}/{file_name(name)})" for name in FORMS]
+    return f"{JSON}\n\n{wrapped(', '.join(links))}."
 
 
 def below(
@@ -59,6 +96,8 @@ def section(command: click.Command, context: click.Context) -> Iterator[str]:
             yield f"```text\n{inspect.cleandoc(paragraph[1:])}\n```"
         else:
             yield wrapped(plain(paragraph))
+    if command.epilog:
+        yield wrapped(plain(command.epilog))
     found = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     # Every command has --help, and most arguments say all with their name.
     records = [record for record in found if record and record[1] and "--help" not in record[0]]

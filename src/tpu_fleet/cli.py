@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from .complete import outline, short_help
+from .contract.exits import sentence
 
 GROUPS = {
     "Begin": {
@@ -166,7 +167,17 @@ def imported(name: str) -> click.Command:
     finally:
         gc.freeze()
         gc.enable()
+    _tell_exits(command, name)
     return command
+
+
+def _tell_exits(command: click.Command, words: str) -> None:
+    """Give a command, and those below it, the line of --help about exit codes."""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            _tell_exits(inner, f"{words} {name}")
+    else:
+        command.epilog = sentence(words)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from json_forms import conforms
 from ports import free_port
 from warm_ansible import run_ansible
 
@@ -134,7 +135,8 @@ class Fleet:
             check=False,
         )
         assert done.returncode in codes, f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
-        return json.loads(done.stdout)
+        known = argv[:2] != ("tpu-fleet", "cloud") and argv[0] == "tpu-fleet"
+        return conforms(argv, done.stdout) if known else json.loads(done.stdout)
 
     def root_at(self, address: str, script: str) -> str:
         """Run a script on a machine whose key the fleet may not have seen yet."""

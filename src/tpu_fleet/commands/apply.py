@@ -8,6 +8,7 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 
+from ..contract.exits import Exit
 from ..history.record import remember
 from ..show.ended import ended_lines
 from ..show.output import problems
@@ -56,9 +57,7 @@ def apply(context: click.Context, slices: tuple[str, ...], only: tuple[str, ...]
       tpu-fleet apply --check --diff
 
     It runs the playbook tpu.fleet.site, and with --only the one that it names; pipelines call that
-    playbook. Ctrl-C ends it: what is done stays, and the next call goes on. The exit code is that
-    of ansible-playbook: 0 when all is as declared, 2 when something failed, 4 when a worker was
-    not reached.
+    playbook. Ctrl-C ends it: what is done stays, and the next call goes on.
     """
     if slices and how.limit:
         raise click.UsageError("--slice and --limit both choose workers: give one of them.")
@@ -66,7 +65,7 @@ def apply(context: click.Context, slices: tuple[str, ...], only: tuple[str, ...]
     how = how.limited_to(slices)
     variables: dict[str, Any] | None = {"fleet_only": list(slices)} if slices else None
     again, whole = words_again(slices, only), Report()
-    code = 0
+    code: int = Exit.DONE
     for step in steps_of(only) if only else [Step("site")]:
         ended = _run(step, how, variables, again)
         whole.take(ended.report)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import click
 
+from ..contract.exits import Exit
 from ..on_worker.run_states import ENDED, RUNNING
 from ..show.figures import amount
 from ..show.output import exit_code, problems
@@ -47,7 +48,7 @@ class UnknownRun(click.ClickException):
 class NotReached(click.ClickException):
     """The reached workers do not have the run, and other workers were not reached."""
 
-    exit_code = 2
+    exit_code = Exit.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,6 @@ def attach(
     """Attach to the terminal of RUN's program, as the run's user.
 
     What you type goes to the program: Ctrl-C ends it. Ctrl-B D detaches and leaves it running.
-
-    The exit code is 0 when you detached, 1 when there is nothing to attach to (any more), 2 when
-    the worker was not reached or the connection was lost.
     """
     if not sys.stdin.isatty():
         raise click.ClickException(f"This is not a terminal. Use: tpu-fleet logs -f {run}")
@@ -192,15 +190,15 @@ def hold(known: Known, run: Run, user: str | None, read_only: bool, retry: bool)
     while True:
         code = keep_open(ssh_command(known, login_of(known, run, user, read_only)), True)
         if code not in (LOST, GONE):
-            return 1 if code else 0
+            return Exit.FAILED if code else Exit.DONE
         what = "The connection was lost." if code == LOST else f"{run.run} ended on {run.host}."
         if not retry:
             click.echo(
                 f"{what} tpu-fleet runs {run.run} shows its state; --retry reconnects.", err=True
             )
-            return 2 if code == LOST else 1
+            return Exit.UNKNOWN if code == LOST else Exit.FAILED
         click.echo(f"{what} Waiting until it runs again; Ctrl-C ends this.", err=True)
         known, run = wait_for(run, user)
         if run.state in ENDED:
             click.echo(f"{run.run} {run.state}.", err=True)
-            return 1
+            return Exit.FAILED

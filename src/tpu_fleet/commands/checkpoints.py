@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
     InventoryError,
 )
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..page.words import iso, long
 from ..show.console import say, wide_console
 from ..show.cost import dollars
@@ -345,14 +346,14 @@ class Report:
         """Print what is there, and was deleted; return the exit code."""
         now = time.time()
         if self.as_json:
-            click.echo(json.dumps({"runs": [one.to_dict(now) for one in found]}, indent=2))
+            print_json("checkpoints", {"runs": [one.to_dict(now) for one in found]})
         elif deletes:
             click.echo(f"Deleted {amount(sum(len(one.deleted) for one in found), 'leftover')}.")
             for problem in (one.problem for one in found if one.problem):
                 click.echo(visible(problem), err=True)
         else:
             self.show(found)
-        return 1 if any(one.problem for one in found) else 0
+        return Exit.FAILED if any(one.problem for one in found) else Exit.DONE
 
 
 def size_of(checkpoints: Iterable[Checkpoint]) -> str:
@@ -390,7 +391,7 @@ def without(before: Found, after: Found) -> Found:
     help="Delete unfinished checkpoints that a later, whole one replaces, after a question.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for agreement to --delete-leftovers.")
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", type=NameOf("runs"), nargs=-1, metavar="[RUN]...")
 @click.pass_context
 def checkpoints(
@@ -414,8 +415,6 @@ def checkpoints(
     Examples:
       tpu-fleet checkpoints digits
       tpu-fleet checkpoints --delete-leftovers
-
-    The exit code is 0 when everything was seen and done, 1 when not.
     """
     if yes and not deletes:
         raise click.UsageError("--yes goes with --delete-leftovers.")

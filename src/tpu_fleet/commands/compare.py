@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
+from ..contract.printing import option_json, print_json
 from ..history import declared
 from ..history.look import STEP
 from ..history.record import history_here, places_known, seen_now
@@ -232,7 +232,7 @@ def write_parquet(path: Path, found: Sequence[Compared], arrow: Any, files: Any)
     half.replace(path)
 
 
-def as_json(found: Sequence[Compared], by: str) -> str:
+def as_data(found: Sequence[Compared], by: str) -> dict[str, Any]:
     """Format everything for programs."""
     runs = [
         {
@@ -248,7 +248,7 @@ def as_json(found: Sequence[Compared], by: str) -> str:
         for one in found
     ]
     differs = [key for key, _values in declared.differing([one.declared for one in found])]
-    return json.dumps({"by": by, "runs": runs, "differs": differs}, indent=2)
+    return {"by": by, "runs": runs, "differs": differs}
 
 
 @click.command()
@@ -279,7 +279,7 @@ def as_json(found: Sequence[Compared], by: str) -> str:
     metavar="FILE",
     help="The same for Parquet, with pyarrow.",
 )
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 def compare(
     key: str,
@@ -303,8 +303,6 @@ def compare(
         tpu-fleet compare digits words
         tpu-fleet compare digits --key lr --by time
         tpu-fleet compare pair/digits solo/digits --csv losses.csv
-
-    The exit code is 0, or 1 when there is no such run or a file cannot be written.
     """
     arrow = parquet() if parquet_file else None
     try:
@@ -326,7 +324,7 @@ def compare(
             f"{error.filename} cannot be written: {error.strerror}."
         ) from error
     if machine_readable:
-        click.echo(as_json(found, by))
+        print_json("compare", as_data(found, by))
         return
     console = wide_console()
     lines = draw(found, by, logarithmic, min(WIDTH, console.width))

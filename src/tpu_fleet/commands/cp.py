@@ -178,8 +178,7 @@ def copy(
     Paths of the workers begin with a colon: tpu-fleet cp data.bin :/tmp, or, for one worker,
     tpu-fleet cp pair-w0:/tmp/data.bin . Copies from all workers go to one folder per worker.
 
-    A copy gets its name only when it is complete. Existing folders keep their other files. The
-    exit code is as for tpu-fleet exec.
+    A copy gets its name only when it is complete. Existing folders keep their other files.
     """
     try:
         wanted = plan(words)

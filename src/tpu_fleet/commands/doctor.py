@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..show.console import say, wide_console
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
@@ -60,7 +61,7 @@ def ask_doctor(limit: str | None, fix: bool, time_limit: float | None) -> dict[s
 
 
 @click.command()
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
 @click.option("--fix", is_flag=True, help="Apply the safe repairs.")
 @option_limit()
@@ -80,20 +81,16 @@ def doctor(
     limit: str | None,
     time_limit: float | None,
 ) -> None:
-    """Check the fleet, and show problems with their remedies.
-
-    The exit code is 0 when all is well, 1 with warnings, 2 with failures or when the checks could
-    not run.
-    """
+    """Check the fleet, and show problems with their remedies."""
     try:
         with waiting_for("Checking the fleet and its workers"):
             report = ask_doctor(limit, fix, time_limit)
     except PlayError as error:
         click.echo(f"Error: {visible(str(error))}", err=True)
-        context.exit(2)
+        context.exit(Exit.UNKNOWN)
     if machine_readable:
         shown = {key: value for key, value in report.items() if key != "lines"}
-        click.echo(json.dumps(shown, indent=2))
+        print_json("doctor", shown)
     else:
         show(report, everything)
     context.exit(int(report["exit_code"]))

@@ -49,7 +49,7 @@ def drill(
       tpu-fleet drill digits
       tpu-fleet drill digits --drill kill --drill maintenance --yes
 
-    It runs the playbook tpu.fleet.drill, and has its exit code: 2 when the run did not survive.
+    It runs the playbook tpu.fleet.drill.
     """
     asked: dict[str, Any] = {
         "fleet_run": run,

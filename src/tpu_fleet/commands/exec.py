@@ -45,9 +45,6 @@ def exec_command(
 
     One word is shell code: tpu-fleet exec -- 'ls *.log | wc -l'. Several words are a command and
     its arguments. It has no input, and ends with its connection.
-
-    The exit code is 0 when it succeeded everywhere, 1 when it failed on a worker, 2 when a worker
-    gave no result.
     """
     known, names = many.workers()
     job = Job(remote_command(command, many.sudo), user=many.user, settings=many.settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..show.figures import amount
 from ..show.output import exit_code, problems
 from ..show.waiting import waiting_for
@@ -143,30 +144,30 @@ class Gone:
         return [one for one in found if one and one.lives]
 
     def bring(self, kept: Sequence[Kept], answers: Answers, to: Path | None, report: Report) -> int:
-        """Bring what no machine that answers has; return 1 if anything failed."""
+        """Bring what no machine that answers has; return whether all came, as an exit code."""
         there = {
             (run.run, run.host, run.status.archive.life)
             for run in answers.runs
             if run.status.archive
         }
         folder = to.expanduser().absolute() if to else self.archives.folder_of_results()
-        failed = 0
+        failed = Exit.DONE
         for one in kept:
             for life in one.lives:
                 if self.chosen(life) and (one.run, life.host, life.name) not in there:
                     place = folder / one.run / life.host / "archive" / life.name
-                    failed |= self._bring(one, life, place, report)
+                    failed = max(failed, self._bring(one, life, place, report))
         return failed
 
-    def _bring(self, one: Kept, life: Life, place: Path, report: Report) -> int:
+    def _bring(self, one: Kept, life: Life, place: Path, report: Report) -> Exit:
         try:
             files = bring(one, life, place)
         except (TpuError, OSError) as error:
             report.failed.setdefault(life.host, visible(str(error)))
             click.echo(visible(f"{life.host}: {error}"), err=True)
-            return 1
+            return Exit.FAILED
         report.add(Fetched(one.run, life.host, str(place), files, ()))
-        return 0
+        return Exit.DONE
 
 
 @click.command()
@@ -180,7 +181,7 @@ class Gone:
 )
 @option_slice()
 @option_limit()
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
 def fetch(
@@ -203,9 +204,6 @@ def fetch(
     \b
         tpu-fleet fetch digits
         tpu-fleet fetch digits words -o ~/results --slice pair
-
-    The exit code is 0 when everything is here, 1 when there is no such run or a worker failed, 2
-    when a worker was not reached.
     """
 
     def work() -> int:
@@ -218,9 +216,9 @@ def fetch(
         code = bring_from_workers(wanted, hosts, to, report) if hosts else 0
         code = max(code, gone.bring(kept, answers, to, report))
         hosts = [life.host for one in kept for life in one.lives]
-        ends = max(1 if code else 0, exit_code(missed(answers, hosts)))
+        ends = max(Exit.FAILED if code else Exit.DONE, exit_code(missed(answers, hosts)))
         if machine_readable:
-            click.echo(json.dumps(summary(report, ends), indent=2))
+            print_json("fetch", summary(report, ends))
         return ends
 
     try:

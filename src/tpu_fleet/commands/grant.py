@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
@@ -13,6 +12,8 @@ import yaml
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.grant import parse_allocations
 
 from ..begin.days import DATE, date_of
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.fleet import grant_table
@@ -61,7 +62,7 @@ def import_(
     """Turn the text of a grant mail into fleet_allocations.
 
     Reads the mail from standard input and prints YAML for the fleet file. Unclear lines are
-    reported on standard error and left out, and the exit code is 1: nothing is guessed.
+    reported on standard error and left out: nothing is guessed.
 
     \b
       tpu-fleet grant import --first-day 2026-12-01 < mail.txt
@@ -91,7 +92,7 @@ def import_(
     else:
         click.echo(text, nl=False)
     if mail.unclear or missing:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _lasts_unclear(mail: Mail, entries: Sequence[GrantEntry], start: date | None) -> bool:
@@ -115,7 +116,7 @@ def _doubts(mail: Mail, entries: Sequence[GrantEntry], start: date | None) -> li
 
 
 @grant.command()
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 def show(machine_readable: bool) -> None:
     """Show how much of the grant is in use, and when it ends.
 
@@ -131,7 +132,7 @@ def show(machine_readable: bool) -> None:
     if view.problem:
         raise click.ClickException(view.problem)
     if machine_readable:
-        click.echo(json.dumps({"grant": view.grant, "warnings": view.warnings}, indent=2))
+        print_json("grant show", {"grant": view.grant, "warnings": view.warnings})
         return
     console = wide_console()
     print_tables(console, grant_table(view))
@@ -152,7 +153,7 @@ def expire(context: click.Context, how: How) -> None:
       tpu-fleet grant expire --check
       tpu-fleet grant expire
 
-    It runs the playbook tpu.fleet.expiry, and has its exit code.
+    It runs the playbook tpu.fleet.expiry.
     """
     ended = run_playbook("expiry", how)
     if ended.code == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 
+from ..contract.printing import option_json, print_json
 from ..history.archived import keep as keep_archived
 from ..history.causes import WORDS
 from ..history.record import history_here, stories
@@ -147,7 +147,7 @@ def events_table(rows: Sequence[Happening], now: float) -> Table:
     help=f"From then on: {FORMS}.",
 )
 @click.option("--bad", is_flag=True, help="Only what went wrong.")
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", nargs=-1, metavar="[RUN|SLICE]...")
 def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, ...]) -> None:
     """Show what happened: a verdict, the runs, interruptions, events.
@@ -188,7 +188,7 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
     if machine_readable:
         runs = [told(one) for one in found]
         body = {"verdict": asdict(verdict), "runs": runs, "events": [*map(as_event, events)]}
-        click.echo(json.dumps(body, indent=2))
+        print_json("history", body)
         return
     rows = [one for one in happenings(found, events) if one.at >= since]
     if not found and not rows:

@@ -18,6 +18,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.notices impo
 from ..begin import look
 from ..begin.answers import COLUMNS, Answers, data_of
 from ..begin.files import EDITOR, files_of, in_the_way, write_all
+from ..contract.exits import Exit
 from .dialogue import BACK, HELP, Back, WrongAnswer, tell, wrapped
 from .interview import Interview
 
@@ -201,7 +202,7 @@ def answered(interview: Interview, folder: Path) -> bool:
         raise click.UsageError(str(wrong)) from wrong
     if not agreed:
         tell("Nothing was written.")
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(Exit.FAILED)
     return True
 
 

@@ -36,7 +36,7 @@ def invite(context: click.Context, people: tuple[str, ...], how: How) -> None:
       tpu-fleet invite
       tpu-fleet invite alice
 
-    It runs the playbook tpu.fleet.onboarding, and has its exit code.
+    It runs the playbook tpu.fleet.onboarding.
     """
     known = declared_people()
     for name in people:

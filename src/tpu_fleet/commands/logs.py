@@ -16,6 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import EN
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import make_room
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
+from ..contract.exits import Exit
 from ..on_worker.run_states import ENDED
 from ..show.output import Tagged, colours_here, exit_code, problems
 from ..workers.archive.declared import Archives
@@ -106,7 +107,7 @@ def read(follower: Follower) -> int:
         if any(worker.none is not None for worker in workers):
             says = said_of(name) or no_such_run(name, follower.watched.others())
             click.echo(visible(says), err=True)
-        return max(1, exit_code(results))
+        return max(Exit.FAILED, exit_code(results))
     if follower.wanted.follow:
         for state, names in endings(workers).items():
             click.echo(f"{name} {state} on {fold(names)}.", err=True)
@@ -147,9 +148,6 @@ def logs(
 
     Lines have no times: --since begins at the last line before TIME whose time is known, which is
     the start or end of an attempt. A log larger than its run may write is shown from near its end.
-
-    The exit code is 0 when everything was shown, 1 when there is no such run or its log cannot be
-    read, 2 when a worker was not reached, 130 after Ctrl-C.
     """
     if tail is not None and since is not None:
         raise click.UsageError("--tail and --since both set the start: give one of them")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -24,6 +23,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Settings,
 )
 
+from ..contract.exits import Exit
 from ..show.output import exit_code, problems, summary
 from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.view import View
@@ -32,8 +32,6 @@ from ..workers.inventory.lookup import chosen
 from .options import option_limit, option_slice
 
 T = TypeVar("T")
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
 
 
 def guarded(work: Callable[[], int], interrupted: str) -> int:
@@ -42,11 +40,11 @@ def guarded(work: Callable[[], int], interrupted: str) -> int:
         return work()
     except (KeyboardInterrupt, asyncio.CancelledError):
         click.echo(f"\n{interrupted}", err=True)
-        return INTERRUPTED
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader closed the pipe. Python would report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return Exit.READER_GONE
     except LocalTrouble as trouble:
         raise click.ClickException(f"{trouble.says}: {trouble.remedy}") from trouble
     except OSError as error:

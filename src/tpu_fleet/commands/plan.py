@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import BY_RUNS
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..queue.fleet import queue_of
 from ..show.plan import as_data, plan_text, something, unknown_of
 from ..workers.inventory.read import read_inventory
@@ -17,7 +18,7 @@ from .options import option_slice, option_verbose
 from .playbook import Ended, How, run_playbook, show_failures
 from .submit import explained
 
-NOTHING, ERROR, SOMETHING = 0, 1, 2
+NOTHING, ERROR, SOMETHING = Exit.DONE, Exit.FAILED, Exit.UNKNOWN
 
 
 def code_of(ended: Ended) -> int:
@@ -55,7 +56,7 @@ def on_queue(report: Report) -> list[dict[str, Any]]:
 
 @click.command()
 @option_slice("declared slices")
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @option_verbose()
 @click.pass_context
 def plan(
@@ -73,8 +74,7 @@ def plan(
       tpu-fleet plan --slice pair
       tpu-fleet plan --json | jq .runs
 
-    It is the playbook tpu.fleet.site in check mode. The exit code is 0 when there is nothing to do,
-    2 when there is something, 1 when that could not be found out.
+    It is the playbook tpu.fleet.site in check mode.
     """
     how = How(check=True, verbose=verbose).limited_to(slices)
     variables = {"fleet_only": list(slices)} if slices else None
@@ -83,7 +83,7 @@ def plan(
     if ended.report.plan:
         ended.report.plan["on_queue"] = on_queue(ended.report)
     if machine_readable:
-        click.echo(json.dumps(as_data(ended.report, code), indent=2))
+        print_json("plan", as_data(ended.report, code))
     else:
         show(ended, code)
     context.exit(code)

@@ -13,12 +13,12 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 
+from ..contract.exits import Exit
 from ..show.ended import failure_lines
 from ..show.progress import Progress
 from ..workers.inventory.read import PlayError
 from ..workers.play import NOBODY, Event, plain, play
 from ..workers.report import Report
-from .many import INTERRUPTED
 from .options import option_limit, option_verbose
 
 
@@ -140,7 +140,7 @@ def run_playbook(
         click.echo(
             f"\nInterrupted. What is done stays; `{go_on or line}` goes on from there.", err=True
         )
-        raise click.exceptions.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(Exit.INTERRUPTED) from None
     ended = Ended(code, report, time.monotonic() - begun)
     if not quiet:
         show_failures(ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ..contract.exits import Exit
 from .playbook import How, playbook_options, run_playbook
 
 PARTS = {
@@ -43,9 +44,9 @@ def setup(context: click.Context, only: tuple[str, ...], how: How) -> None:
       tpu-fleet project setup
       tpu-fleet project setup --only apis
 
-    It runs the playbook tpu.fleet.project, or those of the parts, and has its exit code.
+    It runs the playbook tpu.fleet.project, or those of the parts.
     """
-    code = 0
+    code: int = Exit.DONE
     for book in [PARTS[part] for part in PARTS if part in only] or ["project"]:
         ended = run_playbook(book, how)
         code = ended.code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +28,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.defi
     archive_of as archive_of_run,
 )
 
+from ..contract.exits import Exit
+from ..contract.printing import print_json
 from ..history import declared
 from ..queue.fleet import QueueOfFleet, queue_of
 from ..queue.sign import SignError, signer_of
@@ -167,9 +168,9 @@ def show_queue(wanted: Sequence[str], as_json: bool) -> int:
     if wanted:
         chosen = [one for one in view.runs if one.name in wanted]
         view = QueueView(view.address, chosen, view.places, view.refused, view.now)
-    code = 1 if missing else 0
+    code = Exit.FAILED if missing else Exit.DONE
     if as_json:
-        click.echo(json.dumps({**view.to_dict(), "exit_code": code}, indent=2))
+        print_json("runs --queue", {**view.to_dict(), "exit_code": code})
         return code
     show(view)
     return code
@@ -326,10 +327,10 @@ def with_submitted(
             "call it for each."
         )
     outcomes = do(here, VERBS[verb], runs.values(), seconds)
-    code = 0 if all(one.done for one in outcomes) else 1
+    code = Exit.DONE if all(one.done for one in outcomes) else Exit.FAILED
     if as_json:
         told = {"runs": [one.to_dict() for one in outcomes], "no_result": [], "exit_code": code}
-        click.echo(json.dumps(told, indent=2))
+        print_json("stop", told)
         return code
     for one in outcomes:
         click.echo(visible(one.line()), err=not one.done)

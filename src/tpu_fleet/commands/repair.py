@@ -26,7 +26,7 @@ def repair(context: click.Context, slices: tuple[str, ...], how: How) -> None:
       tpu-fleet repair
       tpu-fleet repair --slice cheap
 
-    It runs the playbook tpu.fleet.reprovision, and has its exit code.
+    It runs the playbook tpu.fleet.reprovision.
     """
     check_slices(slices)
     only = {"fleet_only": list(slices)} if slices else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from ..contract.printing import option_json
 from ..workers.ask.run_view import Run, RunView
 from ..workers.inventory.names import NameOf
 from .many import Many, guarded, options_of_workers
@@ -43,7 +44,7 @@ VERB = Verb(
 
 @click.command()
 @options_of_workers
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
 def retry(
@@ -62,10 +63,6 @@ def retry(
 
     The login needs sudo on the workers. --timeout is how long to wait until the next attempt has
     begun (default: 120).
-
-    The exit code is 0 when the next attempts have begun or wait for another run to leave the TPU, 1
-    when there is no such run, or one is refused or has not begun in time, 2 when a worker did not
-    answer.
     """
     context.exit(
         guarded(

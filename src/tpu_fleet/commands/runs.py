@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import PENDING
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..history.record import remember
 from ..show.console import wide_console
 from ..show.figures import amount, loss_text, percent_text, rate_text, share_text, speed_text
@@ -146,8 +147,8 @@ def times_of(view: RunView) -> list[str]:
     return [about + text for text in said if text]
 
 
-def as_json(views: Sequence[RunView], answers: Answers, code: int) -> str:
-    """Format everything as JSON."""
+def as_data(views: Sequence[RunView], answers: Answers, code: int) -> dict[str, Any]:
+    """Return everything for programs."""
     lost = [
         {
             "worker": result.name,
@@ -158,8 +159,7 @@ def as_json(views: Sequence[RunView], answers: Answers, code: int) -> str:
         for result in answers.results
         if not result.ok
     ]
-    told = {"runs": [*map(described, views)], "no_result": lost, "exit_code": code}
-    return json.dumps(told, indent=2)
+    return {"runs": [*map(described, views)], "no_result": lost, "exit_code": code}
 
 
 @click.command()
@@ -167,7 +167,7 @@ def as_json(views: Sequence[RunView], answers: Answers, code: int) -> str:
 @click.option(
     "--queue", "of_queue", is_flag=True, help="Show submitted runs: what waits and why, what ended."
 )
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, metavar="[RUN]...")
 @click.pass_context
 def runs(
@@ -195,9 +195,6 @@ def runs(
 
     --queue shows the submitted runs instead, without a worker: what runs where, what waits in which
     order and why, and what ended last. A run whose slice the API has no more waits again.
-
-    The exit code is 0 when every worker answered, 1 when there is no such run or an answer is
-    invalid, 2 when a worker did not answer.
     """
 
     def show() -> int:
@@ -207,11 +204,11 @@ def runs(
         remember(answers, known)
         views = views_of(run for run in answers.runs if not wanted or run.run in wanted)
         missing = [name for name in wanted if name not in answers.names]
-        code = max(exit_code(answers.results), 1 if missing else 0)
+        code = max(exit_code(answers.results), Exit.FAILED if missing else Exit.DONE)
         if missing:
             click.echo(visible(no_such_run(missing[0], answers.names)), err=True)
         if machine_readable:
-            click.echo(as_json(views, answers, code))
+            print_json("runs", as_data(views, answers, code))
             return code
         if views:
             print_tables(wide_console(), table_of(views))

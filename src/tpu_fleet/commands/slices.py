@@ -72,7 +72,7 @@ def create(context: click.Context, names: tuple[str, ...], how: How) -> None:
       tpu-fleet slice create pair
       tpu-fleet slice create pair --check
 
-    It runs the playbook tpu.fleet.provision, and has its exit code.
+    It runs the playbook tpu.fleet.provision.
     """
     check_slices(names)
     only = {"fleet_only": list(names)}
@@ -98,7 +98,7 @@ def delete(context: click.Context, names: tuple[str, ...], yes: bool, how: How) 
       tpu-fleet slice delete pair
       tpu-fleet slice delete pair solo --yes
 
-    It runs the playbook tpu.fleet.teardown, and has its exit code.
+    It runs the playbook tpu.fleet.teardown.
     """
     check_slices(names)
     whole = " ".join(names)
@@ -144,7 +144,7 @@ def wake(context: click.Context, names: tuple[str, ...], how: How) -> None:
     \b
       tpu-fleet slice wake pair
 
-    It runs the playbook tpu.fleet.site with fleet_wake, and has its exit code.
+    It runs the playbook tpu.fleet.site with fleet_wake.
     """
     check_slices(names)
     woken = {"fleet_only": list(names), "fleet_wake": list(names)}
@@ -175,7 +175,7 @@ def finish(context: click.Context, name: str, output: str | None, how: How) -> N
       tpu-fleet slice finish pair
       tpu-fleet slice finish pair -o ~/results
 
-    It runs the playbook tpu.fleet.finish, and has its exit code. `tpu-fleet slice wake` brings the
+    It runs the playbook tpu.fleet.finish. `tpu-fleet slice wake` brings the
     slice back.
     """
     check_slices([name])

@@ -122,10 +122,6 @@ def ssh(
     The fleet's own ssh configuration is used: a worker's host key is checked, and a worker that has
     moved is found at its new address. One word after -- is shell code; several are a command and
     its arguments.
-
-    The exit code is that of the command or the shell, 1 when there is no such worker or run, 2 when
-    workers that may have the run were not reached, and 255, as with ssh, when the worker was not
-    reached or the connection was lost.
     """
 
     def session() -> int:

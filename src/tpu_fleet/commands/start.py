@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from ..contract.printing import option_json
 from ..on_worker.run_states import ENDED, FAILED, RUNNING, STOPPED
 from ..workers.ask.run_view import Run, RunView
 from ..workers.inventory.names import NameOf
@@ -44,7 +45,7 @@ VERB = Verb(
 
 @click.command()
 @options_of_workers
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
 def start(
@@ -61,9 +62,5 @@ def start(
 
     The login needs sudo on the workers. --timeout is how long to wait until a run runs (default:
     120).
-
-    The exit code is 0 when all run, have ended, or wait for another run to leave the TPU, 1 when
-    there is no such run, or one is refused or has not begun in time, 2 when a worker did not
-    answer.
     """
     context.exit(run_verb(VERB, many, wanted, machine_readable))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
 )
 from rich.console import Console
 
+from ..contract.printing import option_json, print_json
 from ..history.money import Account, chips_in
 from ..history.record import account, history_here, remember
 from ..history.store import HistoryError
@@ -178,7 +178,7 @@ def collect() -> tuple[list[Row], Answers, FleetView]:
 
 
 @click.command()
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 def status(machine_readable: bool) -> None:
     """Show workers, runs, queue, grant and costs of the fleet.
 
@@ -193,7 +193,7 @@ def status(machine_readable: bool) -> None:
     if machine_readable:
         workers = [{**asdict(row), "runs": runs_on(row.host, answers)} for row in rows]
         runs = [*map(described, views)]
-        click.echo(json.dumps({"workers": workers, "runs": runs, **asdict(view)}, indent=2))
+        print_json("status", {"workers": workers, "runs": runs, **asdict(view)})
         return
     show(wide_console(), rows, views, view, use_seen())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ..contract.printing import option_json
 from ..on_worker.run_states import ENDED_OR_STOPPED
 from ..workers.ask.run_view import RunView
 from ..workers.inventory.names import NameOf
@@ -32,7 +33,7 @@ VERB = Verb(
 
 @click.command()
 @options_of_workers
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
 def stop(
@@ -54,9 +55,6 @@ def stop(
 
     The login needs sudo on the workers. --timeout is how long to wait until a run has stopped
     (default: 600); after that it goes on to stop.
-
-    The exit code is 0 when all have stopped or had ended, 1 when there is no such run or one has
-    not stopped in time, 2 when a worker did not answer.
     """
     context.exit(
         guarded(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..queue.fleet import QueueError
 from ..queue.sign import SignError
 from ..queue.submit import Submission, Submitting
@@ -131,7 +132,7 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
 )
 @click.option("--again", is_flag=True, help="Take the place of a run of this name that has ended.")
 @click.option("--dry-run", is_flag=True, help="Say what would be submitted, and submit nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("command", nargs=-1, metavar="[--] COMMAND...", type=click.UNPROCESSED)
 @click.pass_context
 def submit(
@@ -141,7 +142,7 @@ def submit(
     key: str | None,
     again: bool,
     dry_run: bool,
-    as_json: bool,
+    machine_readable: bool,
     **words: Any,
 ) -> None:
     """Put runs into the queue; idle slices take them.
@@ -157,8 +158,6 @@ def submit(
         tpu-fleet submit --on v4-8 --after prepare --dry-run --file runs.yml
 
     A file has the keys of the options, as checkpoint_dir, and more keys of a run, as hang_after.
-
-    The exit code is 0 when all runs are in the queue, 1 when not.
     """
 
     def work() -> int:
@@ -169,20 +168,20 @@ def submit(
             )
             queue = job.fleet.opened()
             submission = explained(lambda: job.prepared(wanted, queue))
-        if not as_json:
+        if not machine_readable:
             for line in about(submission, job):
                 say(wide_console(), line)
         if not dry_run:
             explained(lambda: job.send(submission, queue))
             keep_names(job, submission)
-        if as_json:
-            click.echo(json.dumps(submission.to_dict(), indent=2))
+        if machine_readable:
+            print_json("submit", submission.to_dict())
         else:
             for line in outcome(submission, dry_run):
                 say(wide_console(), line)
         for name, why in submission.failed.items():
             click.echo(visible(f"{name} was not submitted: {why}"), err=True)
-        return 1 if submission.failed else 0
+        return Exit.FAILED if submission.failed else Exit.DONE
 
     context.exit(guarded(work, "Interrupted. See tpu-fleet runs --queue for what is submitted."))
 

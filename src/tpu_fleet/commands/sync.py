@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 from ansible_collections.tpu.fleet.plugins.module_utils._host.snapshot import SnapshotError
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..on_worker.run_states import RUNNING
 from ..show.figures import amount, size
 from ..show.output import exit_code, problems
@@ -102,7 +103,7 @@ def state_of(run: Mapping[str, Any], named: bool, same: bool) -> str:
 @click.command()
 @click.option("-w", "--watch", is_flag=True, help="Sync again at every save, until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Change nothing; say what would change.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON. An object for each sync.")
+@option_json("An object for each sync.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0.1),
@@ -115,7 +116,7 @@ def sync(
     context: click.Context,
     watch: bool,
     check: bool,
-    as_json: bool,
+    machine_readable: bool,
     timeout: float | None,
     runs: tuple[str, ...],
 ) -> None:
@@ -129,11 +130,8 @@ def sync(
     \b
         tpu-fleet sync digits
         tpu-fleet sync digits --watch
-
-    The exit code is 0 when the version is on all workers, 1 when it was refused or the program
-    failed, 2 when a worker was not reached, 130 after Ctrl-C.
     """
-    asked = Asked(list(dict.fromkeys(runs)), check, as_json, timeout)
+    asked = Asked(list(dict.fromkeys(runs)), check, machine_readable, timeout)
     if watch and check:
         raise click.UsageError("--watch changes workers, and --check changes nothing: give one")
     work = asked.watch if watch else asked.once
@@ -186,13 +184,13 @@ class Asked:
         slices = [board.of_slice(name) for name in board.hosts]
         refusals = {name: one.refused for name, one in worker.progress.items() if one.refused}
         if self.as_json:
-            click.echo(json.dumps({"slices": slices, "refused": refusals}))
+            print_json("sync", {"slices": slices, "refused": refusals}, indent=None)
         for line in [*grouped(refusals), *problems(results), *broken(results, refusals)]:
             click.echo(line, err=True)
         if self.check and not refusals and all(one.ready for one in worker.progress.values()):
             for one in slices if not self.as_json else ():
                 click.echo(would(one))
-            return 0
+            return Exit.DONE
         switched = [name for name, one in worker.progress.items() if one.switched]
         if worker.refused:
             click.echo(UNCHANGED, err=True)
@@ -209,7 +207,8 @@ class Asked:
                 err=True,
             )
         failed = any(run["next"] and run["state"] == "failed" for s in slices for run in s["runs"])
-        return max(exit_code(results), 1 if refusals or failed or worker.refused else 0)
+        wrong = refusals or failed or worker.refused
+        return max(exit_code(results), Exit.FAILED if wrong else Exit.DONE)
 
     def watch(self) -> int:
         """Sync now and after every save, until Ctrl-C."""

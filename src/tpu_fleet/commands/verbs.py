@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
+from ..contract.exits import Exit
+from ..contract.printing import print_json
 from ..history.record import note_stops, remember
 from ..show.figures import amount
 from ..show.output import exit_code, problems
@@ -140,7 +141,7 @@ class Report:
                 for one in lost
             ]
             told = {"runs": runs, "no_result": missing, "exit_code": code}
-            click.echo(json.dumps(told, indent=2))
+            print_json("stop", told)
             return code
         for line in (*problems(lost), *remains):
             click.echo(line, err=True)
@@ -244,7 +245,7 @@ def carry_out(verb: Verb, many: Many, wanted: Sequence[str], as_json: bool) -> i
     others = [one for one in answers.results if not one.ok and one.name not in members]
     missing = [*work.lost.values(), *others]
     undone = any(not one.done for one in work.report.outcomes)
-    code = max(exit_code(missing), 1 if undone else 0)
+    code = max(exit_code(missing), Exit.FAILED if undone else Exit.DONE)
     return work.report.end(missing, work.remains(due), code)
 
 

@@ -1,4 +1,4 @@
 """Output: tables, output of many workers, costs.
 
-May import: workers.
+May import: contract, workers.
 """

@@ -15,6 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
+from ..contract.exits import Exit
 from ..workers.ask.view import Terminal, View
 from ..workers.inventory.hosts import fold, in_order
 
@@ -25,9 +26,14 @@ LONGEST_LINE = 1 << 16
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """Return 0 on success, 1 if a command failed, 2 if a worker gave no result."""
-    codes = {0 if result.ok else 1 if result.kind is Kind.DONE else 2 for result in results}
-    return max(codes, default=0)
+    """Return the worst: of success, of a command that failed, of a worker without a result."""
+    return max(map(_exit_of, results), default=Exit.DONE)
+
+
+def _exit_of(result: Result) -> Exit:
+    if result.ok:
+        return Exit.DONE
+    return Exit.FAILED if result.kind is Kind.DONE else Exit.UNKNOWN
 
 
 def problems(results: Iterable[Result]) -> list[str]:

@@ -3,5 +3,5 @@
 `lines` makes rows of what is known, `columns` and `board` make text of the rows, `closer` looks at
 the selected run; only `app` needs Textual.
 
-May import: commands, history, page, queue, show, workers.
+May import: contract, commands, history, page, queue, show, workers.
 """

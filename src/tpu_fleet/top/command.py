@@ -11,6 +11,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import I
 
 from ..commands.many import guarded
 from ..commands.status import look_at_fleet
+from ..contract.exits import Exit
 from ..show.console import wide_console
 from ..show.figures import amount
 from ..show.waiting import waiting_for
@@ -82,7 +83,7 @@ def table() -> int:
         now = once(looked)
     for line in text_of(now, wide_console().width):
         click.echo(line.rstrip())
-    return 0
+    return Exit.DONE
 
 
 def text_of(now: Now, width: int) -> list[str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..contract.printing import option_json, print_json
 from ..show.console import wide_console
 from ..workers.inventory.ansible_config import without_fleet
 from ..workers.inventory.read import PlayError
@@ -183,7 +184,7 @@ def uninstall() -> None:
 
 
 @watch.command("status")
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 def status_command(machine_readable: bool) -> None:
     """Show the state of the watcher on this computer.
 
@@ -287,6 +288,6 @@ def show_status(ground: Ground, machine_readable: bool) -> None:
         ) from error
     runs = ground.is_watched()
     if machine_readable:
-        click.echo(json.dumps({**status, "runs": status["runs"], "alive": runs}, indent=2))
+        print_json("watch status", {**status, "runs": status["runs"], "alive": runs})
         return
     show(wide_console(), status, runs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fleet_folder import Fleet
+from json_forms import conforms
 from sshd import Farm, Sshd
 
 AT = 1_700_000_000
@@ -58,7 +58,7 @@ def test_a_folder_is_listed_and_cleaned_up_by_its_worker(fleet: tuple[Fleet, Pat
     step(folder, "300.orbax-checkpoint-tmp-2", AT + 90)
     done = one.run("checkpoints", "digits", "--json")
     assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["runs"]
+    (found,) = conforms(["checkpoints"], done.stdout)["runs"]
     assert [(each["step"], each["state"], each["leftover"]) for each in found["checkpoints"]] == [
         (100, "unfinished", True), (200, "whole", False), (300, "unfinished", False),
     ]  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from fleet_folder import Fleet
+from json_forms import conforms
 from ports import free_port
 from sshd import Farm, Relay, Sshd
 
@@ -70,7 +71,7 @@ def test_one_worker_is_like_ssh(fleet: Fleet) -> None:
 
 def test_json(fleet: Fleet) -> None:
     done = fleet.run("exec", "--limit", "tpu_slice_pair", "--json", "--", "echo x; exit 7")
-    told = json.loads(done.stdout)
+    told = conforms(["exec"], done.stdout)
     assert (done.returncode, done.stderr) == (1, "")
     assert [row["worker"] for row in told["workers"]] == ["pair-w0", "pair-w1"]
     row = told["workers"][0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import requests
 from emulator import ROOT, Emulator
+from json_forms import conforms
 
 BIN = ROOT / ".venv/bin"
 Play = Callable[..., str]
@@ -67,7 +67,7 @@ def test_a_plan_names_slices_machines_runs_and_costs(cloud: Emulator, ground: An
     assert left in " ".join(done.stdout.split())
     assert node_names(cloud) == set()
     # Of one slice; what the grant does not hold of another is no matter then.
-    told = json.loads(fleet(ground, "plan", "--slice", "solo", "--json").stdout)
+    told = conforms(["plan"], fleet(ground, "plan", "--slice", "solo", "--json").stdout)
     assert [one["slice"] for one in told["slices"]] == ["solo"]
     assert told["machines"][0] | {"host": "solo", "new": True} == told["machines"][0]
     assert [(one["run"], one["slice"]) for one in told["runs"]] == [("digits", "solo")]

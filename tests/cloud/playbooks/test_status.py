@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from emulator import ROOT, Emulator
+from json_forms import conforms
 
 Play = Callable[..., str]
 BIN = ROOT / ".venv/bin"
@@ -30,7 +30,7 @@ def test_status_shows_the_grant_and_the_costs(cloud: Emulator, play: Play) -> No
             }
         ],
     }
-    seen = json.loads(play("tpu-fleet", "status", "--json", fleet=fleet))
+    seen = conforms(["status"], play("tpu-fleet", "status", "--json", fleet=fleet))
     assert seen["workers"] == []
     assert seen["grant"]["allocations"][0]["used"] == 8
     # The variables of the fleet file are templates like all others.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import Any
 
 import requests
 from emulator import ROOT, Emulator
+from json_forms import conforms
 
 RUN = {
     "name": "digits",
@@ -43,7 +43,7 @@ def test_checkpoints_are_known_without_a_slice(cloud: Emulator, watched: Any) ->
     put(cloud, "digits/300/d/0", "other/100/d/0")
     done = run(watched, "--json")
     assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["runs"]
+    (found,) = conforms(["checkpoints"], done.stdout)["runs"]
     states = {one["step"]: (one["state"], one["leftover"]) for one in found["checkpoints"]}
     assert states == {
         100: ("unfinished", True), 200: ("whole", False), 300: ("unfinished", False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import Any
@@ -13,6 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from emulator import ROOT, Emulator
+from json_forms import conforms
 
 from tpu_fleet.queue.bucket import FleetBucket
 
@@ -33,7 +33,7 @@ def planned(watched: Any) -> tuple[dict[str, tuple[bool, str]], list[str]]:
         cwd=ROOT, env=watched.env(), capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = conforms(["plan"], done.stdout)
     rows = {one["slice"]: (one["comes"], one["why"]) for one in told["slices_on_queue"]}
     return rows, [one["slice"] for one in told["slices"]]
 

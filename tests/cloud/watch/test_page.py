@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from typing import Any
 
 import requests
 from emulator import ROOT, Emulator
+from json_forms import conforms
 
 SOLO = {"name": "solo", "accelerator_type": "v4-8", "zone": Emulator.zone}
 
@@ -36,7 +36,7 @@ def test_it_is_written_and_says_who_does_not_answer(cloud: Emulator, watched: An
     text = file.read_text()
     assert "1 of 1 slices ready · 0 of 1 workers answer" in text
     # What the page has seen is kept, and so is what `status` sees.
-    told = json.loads(run(watched, "history", "--json"))
+    told = conforms(["history"], run(watched, "history", "--json"))
     assert (told["runs"], told["events"], told["verdict"]["failed"]) == ([], [], [])
     run(watched, "status")
     assert len(list((watched.folder / "state/watch").glob("*/history.db"))) == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from emulator import Emulator
+from json_forms import conforms
 
 from tpu_fleet.history.store import History
 
@@ -48,7 +49,7 @@ def test_a_preempted_slice_is_made_again_though_the_watcher_is_killed(
     assert "hush" not in watched.said() + json.dumps(watched.status())
     shown = watched.command("status")
     assert "Watching as process" in shown.stdout
-    assert json.loads(watched.command("status", "--json").stdout)["alive"]
+    assert conforms(["watch", "status"], watched.command("status", "--json").stdout)["alive"]
 
 
 # In CI tests/unit/src/watch/test_jobs.py has the limits that Ansible is given.

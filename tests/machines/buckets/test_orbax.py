@@ -16,6 +16,7 @@ from typing import Any
 import bucket_python
 import pytest
 import requests
+from bucket_python import PROGRAM
 from compute_fleet import CODE, EVERY, PAIR, PEOPLE, SHARE, SHARES, USER, ComputeFleet, trainer
 from fleet import wait_until
 
@@ -57,7 +58,7 @@ FLEET: dict[str, Any] = {
             ["pair"],
             f"gs://{BUCKET}/{PREFIX}",
             env={"PYTHONPATH": f"{SHARE}/python", "CHAOS_DIARY": NOTES},
-            command=f"{bucket_python.PROGRAM} train.py --every {EVERY} --step-seconds 0.3 --orbax --quiet",
+            command=f"{PROGRAM} train.py --every {EVERY} --step-seconds 0.3 --orbax --quiet",
             hang_after=f"{HANG_SECONDS}s",
         )
     ],

@@ -16,6 +16,7 @@ from typing import Any
 
 import bucket_python
 import requests
+from bucket_python import PROGRAM
 from fleet import NOTHING, ROOT, Fleet, wait_until
 
 from tpu_fleet.history.record import HISTORY
@@ -82,7 +83,7 @@ def run_of(name: str) -> dict[str, Any]:
         "user": USER,
         "code": "chaos",
         "env": {"PYTHONPATH": packages_of(name), "CHAOS_DIARY": SAVED[name]},
-        "command": f"{bucket_python.PROGRAM} train.py {pace} {flags_of(name)}",
+        "command": f"{PROGRAM} train.py {pace} {flags_of(name)}",
         "checkpoint_dir": CHECKPOINTS[name],
         "needs_tpu": False,
         # Nobody waits for a program that is killed so often to be mended by a person.
@@ -405,7 +406,7 @@ for worker in $(seq 0 {workers - 1}); do
   runuser -u {USER} -- env TPU_FLEET_WORKER=$worker TPU_FLEET_WORKERS={workers} \\
     TPU_FLEET_COORDINATOR=127.0.0.1:29500 TPU_FLEET_CHECKPOINT_DIR=$folder \\
     PYTHONPATH={packages_of(SOLO)} \\
-    {bucket_python.PROGRAM} train.py --steps {steps} --every {EVERY} {flags_of(run)} > $folder/out.$worker 2>&1 &
+    {PROGRAM} train.py --steps {steps} --every {EVERY} {flags_of(run)} > $folder/out.$worker 2>&1 &
 done
 wait
 cat $folder/final.json || tail -n 5 $folder/out.*

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.many import Many
-from tpu_fleet.commands.runs import USE, as_json, cells_of, described, table_of
+from tpu_fleet.commands.runs import USE, as_data, cells_of, described, table_of
 from tpu_fleet.commands.status import Row
 from tpu_fleet.history.look import answers_seen
 from tpu_fleet.history.record import stories
@@ -235,7 +235,7 @@ def test_names_are_kept_for_tab_and_forgotten_when_all_have_answered(
 
 def test_json_names_those_without_a_result() -> None:
     lost = Result("solo", Kind.REFUSED, says="no", remedy="wait")
-    told = json.loads(as_json([], Answers([], [lost, Result("pair-w0", Kind.DONE, 0)]), 2))
+    told = as_data([], Answers([], [lost, Result("pair-w0", Kind.DONE, 0)]), 2)
     assert told == {
         "runs": [],
         "no_result": [{"worker": "solo", "kind": "refused", "says": "no", "remedy": "wait"}],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from html import unescape
@@ -67,7 +66,7 @@ class Surfaces:
         self.top_runs = {f"{one.slice}/{one.name}": one for one in by_run(self.look.now) if one.run}
         self.json = {
             f"{one['slice']}/{one['run']}": one
-            for one in json.loads(runs_command.as_json(self.views, self.look.answers, 0))["runs"]
+            for one in runs_command.as_data(self.views, self.look.answers, 0)["runs"]
         }
         self.runs = {
             row.cells[1] + "/" + row.cells[0]: row for row in runs_command.table_of(self.views).rows

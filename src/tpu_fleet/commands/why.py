@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Sequence
@@ -15,6 +14,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 from rich.console import Console
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.table import Column, Table, print_tables
@@ -236,8 +237,9 @@ def report_of(seen: Seen, folder: Path | None, code: int) -> dict[str, Any]:
 
 
 def code_of(seen: Seen) -> int:
-    """Return 0 if every worker of the run answered, 1 for an invalid answer, 2 for none."""
-    return max((1 if one.refused else 2 for one in seen.lost), default=0)
+    """Return whether every worker of the run answered, an answer was invalid, or one is missing."""
+    codes = (Exit.FAILED if one.refused else Exit.UNKNOWN for one in seen.lost)
+    return max(codes, default=Exit.DONE)
 
 
 def folder_of(run: str, seen: Seen, to: Path | None) -> Path:
@@ -285,7 +287,7 @@ def named(folder: Path) -> str:
 )
 @click.option("--open", "opened", is_flag=True, help="Open the page in the browser.")
 @options_of_workers
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @click.argument("run", type=NameOf("runs submitted"), callback=checked_name, metavar="RUN")
 @click.pass_context
 def why(
@@ -312,9 +314,6 @@ def why(
         tpu-fleet why digits --open
         tpu-fleet fetch digits
         tpu-fleet why digits --kept collected/digits
-
-    The exit code is 0 when every worker of the run answered, 1 when there is no such run or an
-    answer is invalid, 2 when a worker did not answer.
     """
 
     def work() -> int:
@@ -326,7 +325,7 @@ def why(
         code = code_of(seen)
         folder = keep(run, seen, to, code) if to or not source else None
         if machine_readable:
-            click.echo(json.dumps(report_of(seen, folder, code), indent=2))
+            print_json("why", report_of(seen, folder, code))
             return code
         console = wide_console()
         show(console, seen)

@@ -60,6 +60,14 @@ TIME = told(TEXT, "Like 2026-11-29T10:00:00Z, in UTC.")
 SECONDS = told(NUMBER, "Seconds.")
 SINCE_1970 = told(NUMBER, "Seconds since 1970, in UTC.")
 USD = told(NUMBER, "US dollars.")
+USE: Form = {
+    "duty_cycle_percent": maybe(NUMBER),
+    "hbm_used_bytes": maybe(NUMBER),
+    "hbm_bytes": maybe(NUMBER),
+    "tokens_per_second": maybe(NUMBER),
+    "mfu": told(maybe(NUMBER), "Model FLOPs utilisation, from 0 to 1, where the program says it."),
+}
+"""How the chips of a run are used."""
 NO_RESULT = shape({"worker": TEXT, "kind": TEXT, "says": TEXT, "remedy": TEXT})
 RUN_STATE = told(TEXT, "running, pending, waiting, completed, failed, stopped, unknown or another.")
 RUN = shape(
@@ -75,6 +83,7 @@ RUN = shape(
         "steps_per_second": maybe(NUMBER),
         "loss": maybe(NUMBER),
         "loss_trouble": maybe(TEXT),
+        **USE,
         "seconds_since_checkpoint": maybe(SECONDS),
         "since": maybe(TIME),
         "seconds": maybe(SECONDS),
@@ -118,6 +127,15 @@ FINDING = shape(
     },
     dict.fromkeys(("subject", "case", "fix"), TEXT),
 )
+FINDING_OF_WHY: Form = {
+    "cause": TEXT,
+    "grade": one_of("trouble", "wait", "fine", "note"),
+    "sentence": TEXT,
+    "workers": many(TEXT),
+    "seconds": told(maybe(SECONDS), "For how long."),
+    "remedy": maybe(TEXT),
+    "command": maybe(TEXT),
+}
 CHECKPOINT = shape(
     {
         "name": TEXT,
@@ -241,6 +259,7 @@ FORMS: dict[str, Form] = {
                         "seconds_since_checkpoint": maybe(SECONDS),
                         "seconds_at_risk": maybe(SECONDS),
                         "chips": maybe(WHOLE),
+                        **USE,
                         "attempts": many(OPEN),
                     }
                 )
@@ -281,6 +300,36 @@ FORMS: dict[str, Form] = {
         }
     ),
     "runs": shape({"runs": many(RUN), "no_result": many(NO_RESULT), "exit_code": EXIT_CODE}),
+    "why": shape(
+        {
+            "at": SINCE_1970,
+            "verdicts": many(
+                shape(
+                    {
+                        "run": TEXT,
+                        "slice": TEXT,
+                        **FINDING_OF_WHY,
+                        "more": told(many(shape(FINDING_OF_WHY)), "What else was seen."),
+                        "standing": many(
+                            shape(
+                                {
+                                    "hosts": many(TEXT),
+                                    "state": TEXT,
+                                    "step": maybe(WHOLE),
+                                    "age_s": maybe(SECONDS),
+                                    "doing": TEXT,
+                                    "blamed": told(FLAG, "Whether the answer names them."),
+                                }
+                            )
+                        ),
+                    }
+                )
+            ),
+            "folder": told(maybe(TEXT), "Where all that was seen is kept."),
+            "no_result": many(shape({"worker": TEXT, "says": TEXT, "remedy": TEXT})),
+            "exit_code": EXIT_CODE,
+        }
+    ),
     "runs --queue": shape(
         {
             "queue": told(TEXT, "The address of the queue."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import time
@@ -16,6 +15,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
+from ..contract.exits import Exit
+from ..contract.printing import option_json, print_json
 from ..on_worker.run_states import RUNNING
 from ..show.console import say, wide_console
 from ..show.figures import amount
@@ -88,7 +89,9 @@ class Recorded:
     @property
     def exit_code(self) -> int:
         """0 if each worker has a profile, 1 if one has none, 2 if one was not reached."""
-        return max(exit_code(self.results), 1 if self.missing or not self.found else 0)
+        return max(
+            exit_code(self.results), Exit.FAILED if self.missing or not self.found else Exit.DONE
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for programs."""
@@ -271,7 +274,7 @@ def _from_here(folder: Path | None) -> str:
     help="Make the folder RUN-profile-TIME in this one.  [default: this folder]",
 )
 @click.option("--open", "opens", is_flag=True, help="Open it in XProf, here or in a board.")
-@click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
+@option_json()
 @options_of_workers
 @click.argument("run", type=NameOf("runs submitted"), metavar="RUN")
 @click.pass_context
@@ -298,9 +301,6 @@ def profile(
         tpu-fleet profile digits --seconds 2 --workers 0,3 --open
 
     The login needs sudo on the workers, or is the run's user.
-
-    The exit code is 0 when each worker has a profile, 1 when one has none, 2 when one was not
-    reached.
     """
     if opens and machine_readable:
         raise click.UsageError("--open stays open, and --json ends: give one of them.")
@@ -329,7 +329,7 @@ def carry_out(many: Many, wanted: Wanted, to: Path | None, opens: bool, as_json:
     finally:
         shutil.rmtree(half, ignore_errors=True)
     if as_json:
-        click.echo(json.dumps(recorded.to_dict(), indent=2))
+        print_json("profile", recorded.to_dict())
         return recorded.exit_code
     show(recorded)
     if way and recorded.folder:

@@ -63,7 +63,7 @@ FAMILIES: dict[str, dict[int, str]] = {
 _MEMBERS: dict[str, str] = {
     "here": "init, grant import, grant show, completion, status, top, page, history, checkpoints, "
     "compare, submit, tunnel, watch install, watch status, watch uninstall",
-    "workers": "runs, why, logs, attach, sync, fetch, stop, start, retry, exec, cp",
+    "workers": "runs, why, profile, logs, attach, sync, fetch, stop, start, retry, exec, cp",
     "playbook": "apply, slice create, slice delete, slice finish, slice wake, repair, invite, "
     "grant expire, project setup, watch run",
     "plan": "plan",
@@ -84,6 +84,7 @@ OWN: dict[str, dict[int, str]] = {
     "grant import": {1: "lines of the mail are unclear"},
     "logs": {0: "everything was shown", 1: "there is no such run, or its log cannot be read"},
     "runs": {0: "every worker answered", 1: "there is no such run, or an answer is invalid"},
+    "profile": {0: "each worker has a profile", 1: "a worker has none"},
     "why": {
         0: "every worker of the run answered",
         1: "there is no such run, or an answer is invalid",

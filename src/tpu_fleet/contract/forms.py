@@ -89,6 +89,9 @@ RUN = shape(
         "seconds": maybe(SECONDS),
         "workers": many(TEXT),
         "workers_in_this_state": WHOLE,
+        "start_parts": told(by_name(SECONDS), "From attempt to first step, by its parts."),
+        "start_counts": by_name(NUMBER),
+        "seconds_by_kind": told(by_name(SECONDS), "Where the time of the attempt went."),
         "waits_for": maybe(TEXT),
         "failed_with": maybe(TEXT),
         "exit_code": told(maybe(WHOLE), "Of the program's last attempt that ended."),
@@ -256,6 +259,7 @@ FORMS: dict[str, Form] = {
                         "seconds": SECONDS,
                         "seconds_down": SECONDS,
                         "goodput": told(maybe(NUMBER), "From 0 to 1."),
+                        "seconds_by_kind": by_name(SECONDS),
                         "seconds_since_checkpoint": maybe(SECONDS),
                         "seconds_at_risk": maybe(SECONDS),
                         "chips": maybe(WHOLE),
@@ -327,6 +331,45 @@ FORMS: dict[str, Form] = {
             ),
             "folder": told(maybe(TEXT), "Where all that was seen is kept."),
             "no_result": many(shape({"worker": TEXT, "says": TEXT, "remedy": TEXT})),
+            "exit_code": EXIT_CODE,
+        }
+    ),
+    "profile": shape(
+        {
+            "run": TEXT,
+            "folder": maybe(TEXT),
+            "profiles": many(
+                shape(
+                    {
+                        "worker": TEXT,
+                        "process": WHOLE,
+                        "file": TEXT,
+                        "bytes": WHOLE,
+                        "framework": maybe(TEXT),
+                        "late_seconds": told(maybe(SECONDS), "After the moment for all."),
+                        "seconds": maybe(SECONDS),
+                        "first_step": maybe(WHOLE),
+                        "last_step": maybe(WHOLE),
+                        "devices": WHOLE,
+                        "idle": told(maybe(NUMBER), "From 0 to 1, as the next two."),
+                        "input": maybe(NUMBER),
+                        "collectives": maybe(NUMBER),
+                    }
+                )
+            ),
+            "missing": many(shape({"worker": TEXT, "says": TEXT})),
+            "operations": many(
+                shape(
+                    {
+                        "name": TEXT,
+                        "kind": maybe(TEXT),
+                        "seconds": SECONDS,
+                        "calls": WHOLE,
+                        "share": NUMBER,
+                    }
+                )
+            ),
+            "no_result": many(NO_RESULT),
             "exit_code": EXIT_CODE,
         }
     ),

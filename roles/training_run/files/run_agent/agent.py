@@ -113,6 +113,7 @@ class Agent:
             self.config, self.secrets, self.leader, self.boot_id, self.hand, self.cache
         )
         self.hang = hang.Note(self.config, self.hand)
+        self.late_start = hang.Note(self.config, self.hand, "start")
         self.ports = PortWatch(self.config, self.memory.attempt)
         self.chip_starts = ChipStarts(self.config, self.hand)
         self.pace = Pace()
@@ -354,6 +355,7 @@ class Agent:
             self.ports.look_at_start(now, age, memory.history)
         if age is not None and age > starts.late_after(memory.history):
             self.chip_starts.look_at_late_start(now)
+            self.late_start.done(memory.attempt)
         if self.leader is None and now - self.answered > self.config.timing.lost:
             self.ports.look_for_leader(now)
         else:
@@ -490,6 +492,7 @@ class Agent:
         self.tail = [taken or chips] if note else self.journal.tail() if failed else []
         self.signalled, self.cause, self.adrift = None, "", False
         self.hang.forget()
+        self.late_start.forget()
         self.readiness.forget()
         self.journal.ended(self.memory, self.tail)
         self.archive.soon()

@@ -28,6 +28,8 @@ def shown(text: Any, most: int = TEXT) -> str:
 
 def _line(text: Any, most: int) -> str:
     whole = text if isinstance(text, str) else str(text)
+    if len(whole) <= most and whole.isascii() and whole.isprintable():
+        return whole  # as nearly all are
     line = _SEQUENCE.sub("", whole[: 4 * most])
     line = "".join(" " if char in "\t\n\r" else _visible(char) for char in line)
     return f"{line[: most - 1]}…" if len(whole) > 4 * most or len(line) > most else line

@@ -310,7 +310,7 @@ def _doing(case: Case, key: str, those: Sequence[Worker]) -> str:
     first = those[0]
     long = age(first.quiet_s)
     if key == "dead_lock":
-        places = " and ".join(dict.fromkeys(one.at for one in first.standing.locked))
+        places = listed(list(dict.fromkeys(one.at for one in first.standing.locked))[:3])
         return (
             f"{verb(those, 'is', 'are')} in a dead lock{long}: its threads want locks in {places}"
         )

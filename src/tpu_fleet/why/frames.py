@@ -221,13 +221,17 @@ def place_of(frame: Frame) -> str:
     return f"{PurePosixPath(frame.file).name}:{frame.line}"
 
 
-def _signs(frames: Sequence[Frame]) -> list[tuple[Frame, Sign]]:
+Found = tuple[int, Frame, Sign]
+"""A frame that means something, with its place in the stack."""
+
+
+def _signs(frames: Sequence[Frame]) -> list[Found]:
     """Return what each frame means, the innermost first."""
     found = []
-    for frame in frames:
+    for at, frame in enumerate(frames):
         sign = sign_of(frame.function, frame.file)
         if sign is not None:
-            found.append((frame, sign))
+            found.append((at, frame, sign))
     return found
 
 
@@ -239,18 +243,18 @@ def sign_of(function: str, file: str) -> Sign | None:
     return next((one for one in SIGNS if one.matches(function, file)), None)
 
 
-def _chosen(found: Sequence[tuple[Frame, Sign]]) -> tuple[Frame, Sign] | None:
-    """Return the frame that says most: strong before weak, the innermost first.
+def _chosen(found: Sequence[Found]) -> Sign | None:
+    """Return the sign that says most: strong before weak, the innermost first.
 
     A collective is waited for on the device, so of these two it is the collective.
     """
-    strong = [one for one in found if not one[1].weak]
+    strong = [sign for _at, _frame, sign in found if not sign.weak]
     if not strong:
-        return found[-1] if found else None
+        return found[-1][2] if found else None
     first = strong[0]
-    if first[1].kind in (DEVICE, NETWORK, CHILD):
-        better = (COLLECTIVE, CONNECT) if first[1].kind == DEVICE else (CONNECT, DATA)
-        return next((one for one in strong if one[1].kind in better), first)
+    if first.kind in (DEVICE, NETWORK, CHILD):
+        better = (COLLECTIVE, CONNECT) if first.kind == DEVICE else (CONNECT, DATA)
+        return next((one for one in strong if one.kind in better), first)
     return first
 
 
@@ -285,11 +289,11 @@ def stand_of(thread: Thread) -> Stand:
         return Stand(UNKNOWN if kind == LOCK else kind, state=thread.state, on=thread.on)
     own = users_frame(frames)
     inner = frames if own is None else frames[:own]
-    signs = _signs(inner)
-    chosen = _chosen(signs)
+    signs = _signs(frames)
+    chosen = _chosen([one for one in signs if one[0] < len(inner)])
     # The calls around the user's innermost line say of what a wait is a part.
-    around = {sign.kind for _frame, sign in _signs(frames)} & {RESTORE, SAVE, COMPILE}
-    kind = chosen[1].kind if chosen else by_kernel(thread)
+    around = {sign.kind for _at, _frame, sign in signs} & {RESTORE, SAVE, COMPILE}
+    kind = chosen.kind if chosen else by_kernel(thread)
     if chosen is None and COMPILE in around:
         kind = COMPILE  # the user's function is being traced
     call = _call(inner, chosen)
@@ -302,14 +306,14 @@ def stand_of(thread: Thread) -> Stand:
     return Stand(kind, call, place_of(user), user.function, within, thread.state, thread.on)
 
 
-def _call(inner: Sequence[Frame], chosen: tuple[Frame, Sign] | None) -> str:
+def _call(inner: Sequence[Frame], chosen: Sign | None) -> str:
     """Return the call that is shown: what people call a collective, or what their line calls."""
     if not inner:
         return ""
     named = [frame for frame in inner if frame.function in ALSO]
-    if chosen and chosen[1].kind in FOR_OTHERS and named:
+    if chosen and chosen.kind in FOR_OTHERS and named:
         return call_of(named[-1])
     named = [frame for frame in inner if not PLUMBING.fullmatch(frame.function)]
-    if chosen and chosen[1].kind in (COMPILE, DEVICE):
+    if chosen and chosen.kind in (COMPILE, DEVICE):
         named = [frame for frame in named if not INSIDE.search(frame.file)]
     return call_of(named[-1]) if named else ""

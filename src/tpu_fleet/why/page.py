@@ -29,6 +29,7 @@ from .case import Verdict, Worker
 from .causes import FINE, WAIT
 from .frames import IDLE, stand_of
 from .rows import Row, rows_of
+from .stand import MOST_THREADS as STAND_THREADS
 from .words import doing, size
 
 MOST_FRAMES = 8000
@@ -121,7 +122,7 @@ def part_of(verdict: Verdict, one: Worker, room: int) -> Part:
         blamed,
         tuple(facts_of(told)),
         tuple(stacks),
-        len(threads) - len(stacks),
+        sum(len(process.threads) for process in told.processes) - len(stacks),
         told.error or (),
         told.run.log_tail[-MOST_LINES:],
         (*told.run.problems, *told.notes)[:MOST_LINES],
@@ -131,7 +132,11 @@ def part_of(verdict: Verdict, one: Worker, room: int) -> Part:
 def _threads(told: Evidence, one: Worker) -> list[tuple[Process, Thread]]:
     """Return all threads, the main one of the program first, and those that only idle last."""
     main = one.standing.process
-    both = [(process, thread) for process in told.processes for thread in process.threads]
+    both = [
+        (process, thread)
+        for process in told.processes
+        for thread in process.threads[:STAND_THREADS]
+    ]
 
     def order(pair: tuple[Process, Thread]) -> tuple[bool, bool, bool, bool]:
         process, thread = pair

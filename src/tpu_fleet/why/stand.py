@@ -13,6 +13,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence impor
 
 from .frames import CHILD, DATA, IDLE, LOCK, SLEEP, UNKNOWN, Stand, stand_of
 
+MOST_THREADS = 200
+"""Threads of a process that are looked at: its worker sends those with a Python stack first."""
+
 
 @dataclass(frozen=True)
 class Beside:
@@ -124,7 +127,7 @@ def _beside(one: Evidence, program: Process, main: Thread | None) -> Iterator[Be
     for process in sorted(one.processes, key=lambda each: each.pid != program.pid):
         if process.pid != program.pid and process.parent != program.pid:
             continue
-        for thread in process.threads:
+        for thread in process.threads[:MOST_THREADS]:
             if thread is main or not thread.python:
                 continue
             stand = stand_of(thread)

@@ -520,6 +520,7 @@ class Agent:
             **self.readiness.for_report(),
             stepped=self.memory.first_step is not None,
             opened=self.chip_starts.opened,
+            chip_error=self.chips.error,
             pace=self.pace.seconds if running else 0.0,
             losses=self.pace.losses if running else [],
             **self.ports.for_report(),

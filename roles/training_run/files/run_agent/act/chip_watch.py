@@ -26,11 +26,13 @@ class ChipWatch:
         self._thread: threading.Thread | None = None
         self._due = 0.0
         self.found: dict[str, Any] | None = None
+        self.error = ""
+        """What a core of the chips reported as its error; empty without one."""
 
     def look(self, now: float, running: bool) -> None:
         """Begin a look when it is due; forget what was seen of a program that has ended."""
         if not running:
-            self.found, self._due = None, 0.0
+            self.found, self.error, self._due = None, "", 0.0
         elif self._there and now >= self._due and not self._busy:
             self._due = now + self._seconds
             self._thread = threading.Thread(target=self._run, daemon=True)
@@ -48,4 +50,6 @@ class ChipWatch:
     def _run(self) -> None:
         uid = terminal.uid_of(self._user)
         uids = {0} if uid is None else {0, uid}
-        self.found = chip_use.use_of(chip_monitor.figures(uids, self._port))
+        seen = chip_monitor.look(uids, self._port, hlo=False)
+        self.found = chip_use.use_of(seen.get("metrics") or {})
+        self.error = chip_use.error_of(seen.get("cores") or [])

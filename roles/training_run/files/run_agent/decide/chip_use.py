@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .values import is_number
+from .values import is_number, one_line
 
 _KINDS = ("duty_cycle_percent", "memory_used_bytes", "memory_bytes")
 
@@ -25,6 +25,14 @@ def use_of(metrics: Mapping[str, Mapping[int, float]]) -> dict[str, Any] | None:
         "memory_used": _sum(used),
         "memory": _sum(whole),
     }
+
+
+def error_of(cores: Sequence[Mapping[str, Any]]) -> str:
+    """Return the error that the first core with one reports; empty without one."""
+    for core in cores:
+        if core.get("error"):
+            return f"core {core.get('core')}: {one_line(str(core['error']), 200)}"
+    return ""
 
 
 def _sum(values: list[float]) -> int | None:

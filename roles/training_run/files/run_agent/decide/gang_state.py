@@ -61,6 +61,7 @@ class Report:
     stepped: bool = False  # whether the program of its last attempt has come to a step
     opened: bool | None = None  # whether a program that is late has opened its chips
     pace: float = 0.0  # seconds of a step of its program; 0 while not known
+    chip_error: str = ""  # of a core of its chips, by its runtime
     losses: list[list[Any]] = field(default_factory=list)  # [step, loss] of its last steps
     unreached: list[list[Any]] = field(default_factory=list)  # [worker, port, result, what for]
 

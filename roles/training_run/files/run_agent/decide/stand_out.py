@@ -22,6 +22,7 @@ EVERY = 60.0
 _STEPS = 50
 _LOSSES = 2
 """Steps at which a loss differs until it is named; no number is named at once."""
+_ERRORS = 3
 _NO_NUMBER = ("nan", "inf", "-inf")
 
 Losses = Sequence[tuple[int, str]]
@@ -60,6 +61,15 @@ def _alone(said: Mapping[int, str]) -> int | None:
     values = list(said.values())
     rare = [worker for worker, value in said.items() if values.count(value) == 1]
     return rare[0] if len(rare) == 1 else None
+
+
+def in_error(errors: Mapping[int, str]) -> list[str]:
+    """Name the workers whose chips report an error."""
+    return [
+        f"the chips of worker {worker} report an error: {error}"
+        for worker, error in sorted(errors.items())
+        if error
+    ][:_ERRORS]
 
 
 @dataclass(frozen=True)

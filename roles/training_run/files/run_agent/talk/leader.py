@@ -172,7 +172,8 @@ class Leader:
                 for worker, report in at_work.items()
             }
             self._stand_out = self._stand_out.seen(paces, losses, now)
-            return self._stand_out.lines()
+            errors = {worker: report.chip_error for worker, report in at_work.items()}
+            return [*stand_out.in_error(errors), *self._stand_out.lines()]
 
     def again(self) -> None:
         """Let a run that had ended be tried once more."""

@@ -168,6 +168,7 @@ REPORT: dict[str, Check] = {
     "opened": maybe(flag),
     "pace": _SECONDS,
     "losses": _losses,
+    "chip_error": text(_LINE),
     "unreached": _unreached,
 }
 ORDER: dict[str, Check] = {

@@ -43,6 +43,17 @@ def test_it_looks_now_and_then_while_the_program_runs(root: Path, port: Port) ->
     assert duty(watch, 118.0) == 96.0
 
 
+def test_an_error_of_a_core_is_seen(root: Path, port: Port) -> None:
+    watch = ChipWatch(getpass.getuser(), 15.0, root, port.port)
+    duty(watch, 100.0)
+    assert watch.error == ""
+    port.fault("core_error", 1, core=1, message="HBM uncorrectable ECC error")
+    duty(watch, 116.0)
+    assert watch.error == "core 1: HBM uncorrectable ECC error"
+    duty(watch, 117.0, running=False)
+    assert watch.error == ""
+
+
 def test_a_machine_without_chips_is_not_asked(tmp_path: Path, port: Port) -> None:
     assert duty(ChipWatch(getpass.getuser(), 15.0, tmp_path, port.port), 100.0) is None
 

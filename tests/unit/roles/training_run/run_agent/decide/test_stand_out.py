@@ -69,6 +69,12 @@ def test_losses_of_each_workers_own_data_name_none() -> None:
     assert Watch().seen({}, own, 0.0).lines() == []
 
 
+def test_chips_that_report_an_error_are_named() -> None:
+    found = stand_out.in_error({0: "", 2: "core 1: ECC", 1: ""})
+    assert found == ["the chips of worker 2 report an error: core 1: ECC"]
+    assert len(stand_out.in_error(dict.fromkeys(range(99), "core 0: ECC"))) == 3
+
+
 def test_a_pace_is_that_of_the_last_minute() -> None:
     pace = Pace()
     for second in range(0, 200, 2):

@@ -285,6 +285,12 @@ TABLE = [
         "lab",
         "does not go with tier: on_demand. Set tier: reserved",
     ),
+    (
+        slice_with(on_bad_chips="delete"),
+        "fleet_slices[0].on_bad_chips",
+        "delete",
+        "report, recreate",
+    ),
     (slice_with(on_preempt="stop"), "fleet_slices[0].on_preempt", "stop", "recreate, keep"),
     (
         slice_with(boot_disk_size="1025MiB"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import worker_ports
@@ -25,6 +26,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports impor
     targets,
 )
 
+ROOT = Path(__file__).resolve().parents[5]
 DEFINITION = {
     "hosts": ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"],
     "worker": 1,
@@ -91,6 +93,19 @@ def test_one_worker_needs_no_port() -> None:
 
 def test_each_row_names_its_source() -> None:
     assert all(row.source and row.what and row.ports for row in worker_ports.TABLE)
+
+
+def test_the_page_has_each_port_and_variable() -> None:
+    page = (ROOT / "docs/gang.md").read_text()
+    for row in worker_ports.TABLE:
+        (line,) = [
+            line
+            for line in page.splitlines()
+            if line.startswith("| ") and ", ".join(map(str, row.ports)) + " on " in line
+        ]
+        assert row.framework in line.lower()
+        assert all(f"`{name}`" in line for name in row.variables)
+        assert all(version in line for version in (row.since, row.before))
 
 
 def test_a_worker_tries_worker_0_and_those_of_its_slice() -> None:

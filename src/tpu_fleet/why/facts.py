@@ -172,8 +172,8 @@ def _held(case: Case, one: Worker, holders: Sequence[Holder]) -> Finding:
     what = f"process {first.pid}" + (f" (`{first.command[:60]}`)" if first.command else "")
     owner = f" of {first.user}" if first.user else ""
     text = f"{chips} of worker {one.number} {'are' if holders[1:] else 'is'} held by {what}{owner}"
-    # A run that works beside it does not wait for it.
-    bonus = 0 if case.is_quiet or not one.has_program else -78
+    # A run that has made steps beside it does not wait for it.
+    bonus = -78 if case.began else 0
     return finding(case, "chips_held", text, [one], bonus=bonus, pid=str(first.pid))
 
 

@@ -23,11 +23,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence impor
     Thread,
 )
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from .case import Verdict, Worker
 from .causes import FINE, WAIT
-from .frames import IDLE, stand_of
+from .frames import IDLE, is_library, stand_of
 from .rows import Row, rows_of
 from .stand import MOST_THREADS as STAND_THREADS
 from .words import doing, size
@@ -42,11 +42,20 @@ _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of a stack."""
+
+    text: str
+    own: bool
+    """Whether it is the user's."""
+
+
+@dataclass(frozen=True)
 class Stack:
     """A thread with its calls."""
 
     title: str
-    calls: tuple[str, ...]
+    calls: tuple[Call, ...]
 
 
 @dataclass(frozen=True)
@@ -153,9 +162,21 @@ def _title(process: Process, thread: Thread) -> str:
     return ", ".join(word for word in (*words, *kernel) if word)
 
 
-def calls_of(thread: Thread) -> tuple[str, ...]:
+def calls_of(thread: Thread) -> tuple[Call, ...]:
     """Return the calls of a thread, the innermost first."""
-    return tuple(f"{one.function}  {one.file}:{one.line}" for one in thread.python or ())
+    return tuple(
+        Call(f"{one.function}  {one.file}:{one.line}", not is_library(one))
+        for one in thread.python or ()
+    )
+
+
+def coded(text: str) -> Markup:
+    """Return a text in which what stands in backticks is code; all of it is escaped."""
+    parts = [str(escape(visible(part))) for part in text.split("`")]
+    if len(parts) % 2 == 0:
+        return Markup("`".join(parts))  # noqa: S704 - escaped
+    marked = (f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
+    return Markup("".join(marked))  # noqa: S704 - escaped
 
 
 def facts_of(told: Evidence) -> list[tuple[str, str]]:
@@ -257,5 +278,5 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=as_text,
     )
-    environment.globals.update(long=long)
+    environment.globals.update(coded=coded, long=long)
     return environment.get_template("why.html.j2")

@@ -19,6 +19,7 @@ from typing import Any
 
 import fleet_past
 import pytest
+import run_evidence
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tpu_fleet.history.store import History
@@ -26,6 +27,8 @@ from tpu_fleet.page.first import Need
 from tpu_fleet.page.model import page_of
 from tpu_fleet.page.render import html_of
 from tpu_fleet.page.serve import Live, server_of
+from tpu_fleet.why.judge import judge
+from tpu_fleet.why.page import html_of as html_of_why
 
 NOW = 1_795_644_000.0
 ROOT = Path(__file__).resolve().parents[3]
@@ -170,6 +173,32 @@ def test_axe_finds_no_serious_fault(
     ]
     assert faults == []
     assert len(found["passes"]) > 10
+
+
+# In CI tests/unit/src/why/test_page.py reads its markup.
+@pytest.mark.night
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_the_page_of_why_is_quiet_fits_and_has_no_serious_fault(
+    browser: Browser, tmp_path: Path, width: int, scheme: str
+) -> None:
+    long = [["load", f"/home/alice/{'deep/' * 30}data.py", 88], *run_evidence.TRAIN]
+    told = [run_evidence.seen(at, run_evidence.ALL_REDUCE) for at in range(3)]
+    verdict = judge([run_evidence.case(*told, run_evidence.seen(3, long, error=["E: x"]))])
+    (tmp_path / "why.html").write_text(html_of_why([verdict], NOW), encoding="utf-8")
+    address = (tmp_path / "why.html").as_uri()
+    with shown(browser, address, width, scheme, bypass_csp=True) as (page, said):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("details[open]").count() == 1
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        page.evaluate(AXE)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [one["id"] for one in found["violations"] if one["impact"] in SERIOUS] == []
+    assert asked(said, address) == []
+    # Its policy allows its style, and nothing else.
+    with shown(browser, address, width, scheme) as (page, said):
+        weight = "getComputedStyle(document.querySelector('.said')).fontWeight"
+        assert page.evaluate(weight) == "600"
+        assert asked(said, address) == []
 
 
 # The words of cells that are drawn as two parts, one below the other.

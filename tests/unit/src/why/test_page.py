@@ -12,7 +12,7 @@ from run_evidence import ALL_REDUCE, QUEUE_GET, STEP, case, process, seen, threa
 from tpu_fleet.why import page
 from tpu_fleet.why.case import Case
 from tpu_fleet.why.judge import judge
-from tpu_fleet.why.page import html_of, policy
+from tpu_fleet.why.page import coded, html_of, policy
 
 AT = 1_795_644_000.0
 MARKUP = (
@@ -56,10 +56,19 @@ def hung(**more: Any) -> Case:
 
 def test_the_page_has_the_sentence_the_table_and_the_stacks() -> None:
     text = parts_of(html_of([judge([hung()])], AT)).text
-    assert "Worker 3 waits for data in `queue.get` (data.py:88) for 14 min" in text
+    assert "Worker 3 waits for data in queue.get (data.py:88) for 14 min" in text
     assert "pod-w[0-2]" in text
     assert "next_batch  /home/alice/digits/data.py:88" in text
     assert "2026-11-25 22:00:00 UTC" in text
+
+
+def test_code_and_the_users_lines_stand_out() -> None:
+    html = html_of([judge([hung()])], AT)
+    assert "waits for data in <code>queue.get</code> (data.py:88)" in html
+    assert "<b>next_batch  /home/alice/digits/data.py:88</b>\n" in html
+    assert "\nget  /usr/lib/python3.12/queue.py:171\n" in html
+    assert coded("a `<b>` c") == "a <code>&lt;b&gt;</code> c"
+    assert coded("a ` <b>") == "a ` &lt;b&gt;"
 
 
 @pytest.mark.parametrize("evil", MARKUP)
@@ -77,7 +86,7 @@ def test_no_text_of_a_worker_becomes_markup(evil: str) -> None:
     told["host"] = evil
     html = html_of([judge([case(*[seen(at, ALL_REDUCE) for at in range(3)], told)])], AT)
     found = parts_of(html)
-    assert set(found.tags) - set(plain.tags) <= {"ul", "li"}
+    assert set(found.tags) - set(plain.tags) <= {"ul", "li", "code"}
     assert found.attributes <= plain.attributes
     assert not re.search(r"\bon\w+=", re.sub(r">[^<]*<", "><", html))
     assert "\u202e" not in html

@@ -104,6 +104,8 @@ class RunSeen:
     exit: int | None = None
     signal: int | None = None
     problems: tuple[str, ...] = ()
+    stand_out: tuple[str, ...] = ()
+    """How workers stand out from the others over minutes; the leader's agent knows it."""
 
 
 @dataclass(frozen=True)
@@ -325,6 +327,7 @@ def _run(words: Words) -> RunSeen:
         exit=words.number("exit", -worker_words.LARGEST, default=None),
         signal=words.number("signal", 0, 255, None),
         problems=words.texts("problems", bounds.PROBLEMS),
+        stand_out=words.texts("stand_out", bounds.PROBLEMS),
     )
 
 

@@ -287,6 +287,14 @@ CAUSES = {
         "the run goes on, and in each look all others wait for the same worker",
         "Look at what this worker does more than the others.",
     ),
+    "stands_out": Cause(
+        "stands out over minutes",
+        34,
+        "over three minutes the steps of one worker took longer, or its loss is another",
+        "A slow worker: look at its machine. Another loss: its chips may compute wrongly; have the "
+        "slice recreated.",
+        "tpu-fleet doctor",
+    ),
     # Nothing is wrong, or nothing yet
     "saves": Cause("saves a checkpoint", 36, "the programs are in Orbax or torch.save", grade=WAIT),
     "restores": Cause(

@@ -181,8 +181,16 @@ def _of_agent(case: Case, one: Worker, told: Evidence) -> Iterator[Finding]:
     if told.run.agent is False and told.run.state not in ENDED_OR_STOPPED:
         text = f"the run agent of worker {one.number} does not run"
         yield finding(case, "agent_gone", text + waiting_for(case, [one]), [one])
+    for said in told.run.stand_out:
+        yield finding(case, "stands_out", said.rstrip("."), _named_in(case, said))
     for problem in told.run.problems:
         yield finding(case, "note", f"worker {one.number}: {problem.rstrip('.')}", [one])
+
+
+def _named_in(case: Case, text: str) -> list[Worker]:
+    """Return the worker with which a line of an agent begins."""
+    number = re.match(r"worker (\d+) ", text)
+    return [one for one in case.workers if number and one.number == int(number[1])]
 
 
 # Exceptions and ends

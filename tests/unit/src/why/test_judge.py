@@ -288,6 +288,12 @@ CASES = {
     ),
     "healthy": lambda: case(*four(STEP, **FAST)),
     "healthy with long steps": lambda: case(*four(STEP, step_s=60.0, step_age_s=100.0)),
+    "slow for minutes": lambda: case(
+        seen(
+            0, STEP, run={**FAST, "stand_out": ["worker 2 is slow: 0.9 s a step, the others 0.5 s"]}
+        ),
+        *four(STEP, **FAST)[1:],
+    ),
     "steps come late": lambda: case(
         *four(STEP, **FAST)[:3], seen(3, QUEUE_GET, run={**FAST, "step": 780})
     ),

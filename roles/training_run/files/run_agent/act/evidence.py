@@ -158,6 +158,7 @@ def _run(config: Config, hand: Hand, status: Mapping[str, Any], lines: list[str]
         "exit": status.get("exit_code"),
         "signal": status.get("signal"),
         "problems": (problems if isinstance(problems, list) else [])[: bounds.PROBLEMS],
+        "stand_out": list(status.get("stand_out") or ())[: bounds.PROBLEMS],
     }
 
 

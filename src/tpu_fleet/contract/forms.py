@@ -81,6 +81,7 @@ RUN = shape(
         "step": told(maybe(WHOLE), "Of the worker that is least far."),
         "furthest_step": maybe(WHOLE),
         "steps_per_second": maybe(NUMBER),
+        "seconds_without_step": told(maybe(SECONDS), "Null while steps come as usual."),
         "loss": maybe(NUMBER),
         "loss_trouble": maybe(TEXT),
         **USE,

@@ -21,8 +21,8 @@ from ..on_worker.run_states import RUNNING
 from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.output import exit_code, problems
-from ..show.profile import operations_table, steps, workers_table
-from ..show.table import print_tables
+from ..show.profile import idle_table, operations_table, steps, workers_table
+from ..show.table import Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.run_answers import Quiet, ask_for_runs
@@ -33,7 +33,7 @@ from ..workers.inventory.hosts import Known, in_order
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf
 from ..workers.profile.bring import MOST_BYTES, Answer, Bringer, Moment, Profile
-from ..workers.profile.figures import Shares, Total, shares, totals
+from ..workers.profile.figures import Shares, Total, shares, totals, while_idle
 from ..workers.profile.trace import Trace, TraceError, read
 from . import profile_open
 from .attach import NotReached, why_not
@@ -45,6 +45,7 @@ MOST_SECONDS = 60.0
 AFTERWARDS = 300.0
 """Seconds for a worker to be ready, to write its profile, and to send it."""
 OPERATIONS = 5
+CALLS = 3
 
 
 def numbers(
@@ -83,6 +84,7 @@ class Recorded:
     missing: list[tuple[str, str]] = field(default_factory=list)
     """Workers that lack a profile, and why."""
     operations: list[Total] = field(default_factory=list)
+    while_idle: list[Total] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     """How each connection ended."""
 
@@ -101,15 +103,9 @@ class Recorded:
             "profiles": [_told(*one) for one in self.found],
             "missing": [{"worker": name, "says": says} for name, says in self.missing],
             "operations": [
-                {
-                    "name": one.name,
-                    "kind": one.kind or None,
-                    "seconds": round(one.seconds, 6),
-                    "calls": one.calls,
-                    "share": round(one.share, 4),
-                }
-                for one in self.operations
+                {**_told_total(one), "kind": one.kind or None} for one in self.operations
             ],
+            "while_idle": [_told_total(one) for one in self.while_idle],
             "no_result": [
                 {"worker": one.name, "kind": one.kind.value, "says": one.says, "remedy": one.remedy}
                 for one in self.results
@@ -134,6 +130,15 @@ def _told(profile: Profile, of_devices: Shares | None) -> dict[str, Any]:
         "idle": round(of_devices.idle, 4) if of_devices else None,
         "input": round(of_devices.input, 4) if of_devices else None,
         "collectives": round(of_devices.collectives, 4) if of_devices else None,
+    }
+
+
+def _told_total(one: Total) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "seconds": round(one.seconds, 6),
+        "calls": one.calls,
+        "share": round(one.share, 4),
     }
 
 
@@ -210,12 +215,13 @@ def take_in(recorded: Recorded, half: Path, folder: Path, session: str) -> None:
     recorded.found = [
         (one, shares(trace) if trace else None) for one, trace in zip(moved, traces, strict=True)
     ]
-    recorded.operations = totals((trace for trace in traces if trace), OPERATIONS)
+    recorded.operations = totals(filter(None, traces), OPERATIONS)
+    recorded.while_idle = while_idle(filter(None, traces), CALLS)
 
 
 def _read(recorded: Recorded, profile: Profile) -> Trace | None:
     try:
-        return read(profile.path)
+        return read(profile.path, profile.iterators)
     except TraceError as error:
         recorded.missing.append((profile.worker, str(error)))
         return None
@@ -225,7 +231,7 @@ def show(recorded: Recorded) -> None:
     """Print the summary."""
     console = wide_console()
     if recorded.found:
-        print_tables(console, workers_table(recorded.found), operations_table(recorded.operations))
+        print_tables(console, *tables_of(recorded))
         for line in (other_steps(recorded), f"XProf opens {_from_here(recorded.folder)}"):
             if line:
                 say(console, line)
@@ -233,6 +239,16 @@ def show(recorded: Recorded) -> None:
         click.echo(visible(f"{name}: {says}"), err=True)
     for line in problems(recorded.results):
         click.echo(line, err=True)
+
+
+def tables_of(recorded: Recorded) -> list[Table]:
+    """Draw the summary."""
+    tables = [
+        workers_table(recorded.found),
+        operations_table(recorded.operations),
+        idle_table(recorded.while_idle),
+    ]
+    return [table for table in tables if table.rows]
 
 
 def other_steps(recorded: Recorded) -> str:

@@ -10,7 +10,8 @@ The answer consists of pieces, each a line of JSON with so many bytes after it a
                                                                     begin is awaited, by this clock
     {"pid": PID, "says": TEXT, ...}    a process without a profile
     {"pid": PID, "size": BYTES, "framework": TEXT, "begun": TIME, "ended": TIME,
-     "first_step": STEP, "last_step": STEP}    a profile, which comes in the next pieces
+     "first_step": STEP, "last_step": STEP,
+     "iterators": [TEXT, ...]}    a profile, which comes in the next pieces
     {"refused": TEXT}    why there is none
     {"end": true}
 
@@ -249,7 +250,7 @@ class Recording:
             send({"pid": pid, "says": f"its profile cannot be read: {error.strerror}"})
 
 
-ABOUT = ("framework", "begun", "ended", "first_step", "last_step")
+ABOUT = ("framework", "begun", "ended", "first_step", "last_step", "iterators")
 """What a process says of its profile, and the caller reads."""
 
 

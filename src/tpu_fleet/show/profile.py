@@ -28,6 +28,7 @@ OPERATIONS = (
     Column("CALLS", 2, right=True),
     Column("KIND", 1),
 )
+IDLE = (Column("WHILE IDLE, IN"), Column("SHARE", right=True), Column("CALLS", 1, right=True))
 UNKNOWN = "-"
 LONGEST = 36
 """Characters of the name of an operation: beside it all columns fit in 80."""
@@ -74,4 +75,12 @@ def operations_table(totals: Sequence[Total]) -> Table:
         seconds = digits_in(one.seconds, 7)
         name = shown(one.name, LONGEST)
         table.add(name, percent(one.share), seconds, f"{one.calls:,}", one.kind or UNKNOWN)
+    return table
+
+
+def idle_table(totals: Sequence[Total]) -> Table:
+    """Draw what the training loops did while no operation ran."""
+    table = Table(IDLE)
+    for one in totals:
+        table.add(shown(one.name, LONGEST), percent(one.share), f"{one.calls:,}")
     return table

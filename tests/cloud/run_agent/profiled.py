@@ -39,9 +39,9 @@ def main() -> None:
     mesh = jax.make_mesh((workers,), ("data",))
     split = NamedSharding(mesh, PartitionSpec("data"))
     weights = jax.device_put(np.ones((256, 256), np.float32), NamedSharding(mesh, PartitionSpec()))
-    progress, source = Path(os.environ["TPU_FLEET_PROGRESS"]), batches(32)
-    for step in range(STEPS):
-        batch = jax.make_array_from_process_local_data(split, next(source))
+    progress = Path(os.environ["TPU_FLEET_PROGRESS"])
+    for step, rows in zip(range(STEPS), batches(32), strict=False):
+        batch = jax.make_array_from_process_local_data(split, rows)
         weights = updated(weights, batch)
         weights.block_until_ready()
         half = progress.with_suffix(".half")

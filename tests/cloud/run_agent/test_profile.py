@@ -17,10 +17,9 @@ import pytest
 from example_python import example_python, xprof_python
 from playwright.sync_api import Page, sync_playwright
 
-from tpu_fleet.commands.profile import Recorded, Wanted, take_in
+from tpu_fleet.commands.profile import Recorded, Wanted, tables_of, take_in
 from tpu_fleet.commands.tunnel import answers, free_port, running
 from tpu_fleet.show import serve_profiles
-from tpu_fleet.show.profile import operations_table, workers_table
 from tpu_fleet.workers.profile.bring import Answer, Bringer, Moment
 
 harness = sys.modules["run_agent_harness"]
@@ -149,16 +148,16 @@ def test_all_workers_record_the_same_steps_and_the_run_goes_on(
     assert all(0 < one.collectives < 1 for one in shares)
     assert "collective" in {one.kind for one in recorded.operations}
 
-    tables = workers_table(recorded.found), operations_table(recorded.operations)
-    shown = [str(line) for table in tables for line in table.lines(80)]
+    shown = [str(line) for table in tables_of(recorded) for line in table.lines(80)]
     print("\n".join(shown))
     assert all(len(line) <= 80 for line in shown)
-    assert len(shown) == 2 + WORKERS + len(recorded.operations)
+    assert recorded.while_idle[0].name == "profiled.py:20 batches"
 
     after = max(steps(workers[0]))
     harness.wait_until(lambda: max(steps(workers[0])) > after + 20, "more steps")
     for worker, pid in zip(workers, pids, strict=True):
-        assert steps(worker) == list(range(len(steps(worker))))
+        done = steps(worker)
+        assert done == list(range(len(done)))
         assert (worker.status()["pid"], worker.status()["attempt"]) == (pid, 1)
         assert not list((worker.folder / "log").glob("profile*"))
 

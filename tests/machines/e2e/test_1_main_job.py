@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from fleet import Fleet, changes, wait_until, what_changed_but_notes
@@ -55,6 +56,24 @@ def test_a_killed_program_goes_on_from_its_checkpoint(fleet: Fleet) -> None:
         for worker in WORKERS
     ]
     assert begun[0] == begun[1] >= 50
+
+
+def test_a_profile_of_all_workers_is_one_session_and_ends_no_attempt(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    words = ("disturbed", "--seconds", "2", "-o", str(tmp_path), "--json")
+    told = fleet.report("tpu-fleet", "profile", *words)
+    (session,) = Path(told["folder"], "plugins/profile").iterdir()
+    assert sorted(path.name for path in session.iterdir()) == [
+        f"{worker}.xplane.pb" for worker in WORKERS
+    ]
+    found = told["profiles"]
+    assert all(one["devices"] == 1 and 0 < one["idle"] < 1 for one in found), found
+    assert all(abs(one["late_seconds"]) < 2 <= one["seconds"] for one in found), found
+    assert "collective" in {one["kind"] for one in told["operations"]}
+    for worker in WORKERS:
+        assert fleet.status(worker, "disturbed")["attempt"] == 2
+        assert "profile" not in fleet.ssh(worker, "sudo ls /var/log/tpu-fleet/runs/disturbed")
 
 
 def test_two_workers_are_one_job(fleet: Fleet) -> None:

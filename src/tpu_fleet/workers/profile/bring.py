@@ -25,6 +25,7 @@ MOST_BYTES = 1 << 29
 MOST_PIECE = 1 << 20
 MOST_LINE = 1 << 16
 MOST_PID = 1 << 22
+MOST_ITERATORS = 100
 MOST_PROCESSES = 64
 PATIENCE = 15.0
 """Seconds that a worker which is ready waits for the others."""
@@ -51,6 +52,8 @@ class Profile:
     first_step: int | None = None
     """The steps that the program had written down at begin and end; None if it writes none."""
     last_step: int | None = None
+    iterators: tuple[str, ...] = ()
+    """Generator functions that ran, as the profile names them."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ class _Dialogue:
             None if begun is None or ended is None else ended - begun,
             words.number("first_step", default=None),
             words.number("last_step", default=None),
+            words.texts("iterators", MOST_ITERATORS),
         )
 
     async def _skip_preamble(self) -> None:

@@ -58,8 +58,7 @@ def shares(trace: Trace) -> Shares | None:
 def _of_device(device: Device, trace: Trace, waits: Sequence[Span]) -> tuple[int, int, int]:
     """Return how long a device was idle, waited for input, and exchanged."""
     operations = [one for line in device.lines for one in line]
-    busy = merged(clipped(((one.begin, one.end) for one in operations), trace))
-    idle = gaps(busy, trace.begin, trace.end)
+    idle = _idle(device, trace)
     of_kind = {
         kind: merged(
             clipped(((one.begin, one.end) for one in operations if kind_of(one) == kind), trace)
@@ -68,6 +67,12 @@ def _of_device(device: Device, trace: Trace, waits: Sequence[Span]) -> tuple[int
     }
     waiting = total(overlap(idle, waits)) + total(of_kind[INPUT])
     return total(idle), waiting, total(of_kind[COLLECTIVE])
+
+
+def _idle(device: Device, trace: Trace) -> list[Span]:
+    """Return when no operation of a device ran."""
+    spans = ((one.begin, one.end) for line in device.lines for one in line)
+    return gaps(merged(clipped(spans, trace)), trace.begin, trace.end)
 
 
 def kind_of(operation: Operation) -> str:
@@ -94,6 +99,39 @@ def totals(traces: Iterable[Trace], most: int) -> list[Total]:
         Total(name, kind, time / PER_SECOND, calls, time / whole)
         for (name, kind), (time, calls) in first
     ]
+
+
+def while_idle(traces: Iterable[Trace], most: int) -> list[Total]:
+    """Return what the training loops did while no operation ran; the shares are of that time."""
+    taken: dict[str, list[int]] = {}
+    whole = 0
+    for trace in traces:
+        for device in trace.devices:
+            idle = _idle(device, trace)
+            whole += total(idle)
+            for call, time in _within(sorted(trace.loop, key=lambda one: one.begin), idle):
+                both = taken.setdefault(call.name, [0, 0])
+                both[0] += time
+                both[1] += 1
+    first = sorted(taken.items(), key=lambda one: (-one[1][0], one[0]))[:most]
+    return [
+        Total(name.lstrip("$"), "", time / PER_SECOND, calls, time / (whole or 1))
+        for name, (time, calls) in first
+    ]
+
+
+def _within(calls: Iterable[Operation], spans: Sequence[Span]) -> Iterator[tuple[Operation, int]]:
+    """Yield each call, in order of their begins, with how long it ran within merged spans."""
+    first = 0
+    for call in calls:
+        while first < len(spans) and spans[first][1] <= call.begin:
+            first += 1
+        time, at = 0, first
+        while at < len(spans) and spans[at][0] < call.end:
+            time += min(spans[at][1], call.end) - max(spans[at][0], call.begin)
+            at += 1
+        if time:
+            yield call, time
 
 
 def own_times(line: Iterable[Operation]) -> Iterator[tuple[Operation, int]]:

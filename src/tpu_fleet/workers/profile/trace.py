@@ -7,8 +7,9 @@ Python alone, a profile with a million events would take a minute. Times are who
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -61,12 +62,18 @@ class Trace:
     begin: int
     end: int
     devices: list[Device]
-    waits: list[tuple[int, int]]
+    waits: list[tuple[int, int]] = field(default_factory=list)
     """When the training loop waited for its next batch."""
+    loop: list[Operation] = field(default_factory=list)
+    """What the training loop did, one after the other: calls that start programs, or are outermost
+    among those that start none."""
 
 
-def read(path: Path) -> Trace:
-    """Read a file, which may be from a hostile worker; raises TraceError, OSError."""
+def read(path: Path, iterators: Sequence[str] = ()) -> Trace:
+    """Read a file, which may be from a hostile worker; raises TraceError, OSError.
+
+    `iterators` are the generator functions that ran, as file:line name.
+    """
     from google.protobuf.message import DecodeError
 
     space = _types()["XSpace"]()
@@ -76,9 +83,11 @@ def read(path: Path) -> Trace:
         raise TraceError(f"{path.name} is no profile of XLA") from error
     planes = [_Plane(plane) for plane in space.planes]
     devices = [device for plane in planes for device in plane.devices()]
-    waits = [wait for plane in planes if plane.name == _HOST for wait in plane.waits()]
-    begin, end = _window(planes, devices)
-    return Trace(begin, end, devices, waits)
+    trace = Trace(*_window(planes, devices), devices)
+    for thread in (one for plane in planes if plane.name == _HOST for one in plane.loops()):
+        trace.waits += thread.waits({f"${name}" for name in iterators})
+        trace.loop += thread.outermost()
+    return trace
 
 
 def _window(planes: Iterable[_Plane], devices: Iterable[Device]) -> tuple[int, int]:
@@ -137,15 +146,12 @@ class _Plane:
                 found.setdefault(number, Device(f"CPU:{number}")).lines.append(operations)
         return [found[number] for number in sorted(found)]
 
-    def waits(self) -> Iterator[tuple[int, int]]:
-        """Yield when a thread that starts programs waits for input."""
+    def loops(self) -> Iterator[_Loop]:
+        """Yield the threads that start programs."""
         starts = {one for one, name in self._names.items() if _STARTS.match(name)}
-        waits = {one for one, name in self._names.items() if _WAITS.fullmatch(name)}
         for line in self._plane.lines:
             if any(event.metadata_id in starts for event in line.events):
-                for event in line.events:
-                    if event.metadata_id in waits:
-                        yield _span(line, event)
+                yield _Loop([self._operation(line, event) for event in line.events])
 
     def _stat_named(self, name: str) -> int:
         return next((one for one, found in self._stats.items() if found == name), -1)
@@ -165,6 +171,33 @@ class _Plane:
             if self._stats.get(stat.metadata_id) == "hlo_category":
                 return _text(stat.str_value) or self._stats.get(stat.ref_value, "")
         return ""
+
+
+class _Loop:
+    """A thread that starts programs: what it calls, of which some starts a program."""
+
+    def __init__(self, calls: Iterable[Operation]) -> None:
+        self._calls = sorted(calls, key=lambda one: (one.begin, -one.end))
+        self._starts = [one.begin for one in self._calls if _STARTS.match(one.name)]
+
+    def waits(self, iterators: Container[str]) -> Iterator[tuple[int, int]]:
+        """Yield when it waits for input; what starts a program meanwhile is no wait."""
+        for one in self._calls:
+            is_wait = one.name in iterators or _WAITS.fullmatch(one.name)
+            if is_wait and not self._has_start(one):
+                yield one.begin, one.end
+
+    def outermost(self) -> Iterator[Operation]:
+        """Yield the calls that start a program, and between them the outermost of the others."""
+        until = 0
+        for one in self._calls:
+            if one.begin >= until and (_STARTS.match(one.name) or not self._has_start(one)):
+                until = one.end
+                yield one
+
+    def _has_start(self, call: Operation) -> bool:
+        at = bisect_left(self._starts, call.begin)
+        return at < len(self._starts) and self._starts[at] < call.end
 
 
 def _span(line: Any, event: Any) -> tuple[int, int]:

@@ -161,6 +161,14 @@ def test_all_begin_at_the_moment_and_not_before(worker: Worker) -> None:
     assert all(one - moment > -0.001 for one in begun)
 
 
+def test_the_generators_that_ran_are_named(worker: Worker) -> None:
+    batches = "import time\ndef batches():\n    while True:\n        yield time.sleep(0.01)\n"
+    (worker.modules / "data.py").write_text(batches)
+    loop = "import data; print('ready', flush=True)\nfor one in data.batches(): pass"
+    worker.start(USES_JAX + loop)
+    assert worker.ask()[1]["iterators"] == ["data.py:2 batches"]
+
+
 def test_a_program_without_jax_is_never_signalled(worker: Worker) -> None:
     worker.start(WAITS)
     (refused, _end) = worker.ask()

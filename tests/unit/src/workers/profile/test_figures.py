@@ -16,6 +16,7 @@ from tpu_fleet.workers.profile.figures import (
     shares,
     total,
     totals,
+    while_idle,
 )
 from tpu_fleet.workers.profile.trace import Device, Operation, Trace
 
@@ -26,10 +27,14 @@ def operation(name: str, begin: float, end: float, kind: str = "") -> Operation:
     return Operation(name, round(begin * SECOND), round(end * SECOND), kind)
 
 
-def trace(*devices: list[list[Operation]], waits: tuple[tuple[float, float], ...] = ()) -> Trace:
+def trace(
+    *devices: list[list[Operation]],
+    waits: tuple[tuple[float, float], ...] = (),
+    loop: tuple[Operation, ...] = (),
+) -> Trace:
     made = [Device(f"TPU:{number}", lines) for number, lines in enumerate(devices)]
     spans = [(round(begin * SECOND), round(end * SECOND)) for begin, end in waits]
-    return Trace(0, 10 * SECOND, made, spans)
+    return Trace(0, 10 * SECOND, made, spans, list(loop))
 
 
 def test_a_device_is_idle_where_no_operation_runs() -> None:
@@ -62,7 +67,7 @@ def test_what_lies_outside_of_the_profile_does_not_count() -> None:
 
 def test_a_profile_without_devices_has_no_shares() -> None:
     assert shares(trace()) is None
-    assert shares(Trace(5, 5, [Device("TPU:0", [[]])], [])) is None
+    assert shares(Trace(5, 5, [Device("TPU:0", [[]])])) is None
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,21 @@ def test_the_operations_that_took_most_time_of_all_workers() -> None:
     assert (first.name, first.seconds, first.calls, first.share) == ("dot", 6.0, 2, 0.6)
     assert (second.name, second.kind, second.share) == ("copy", "", 0.3)
     assert totals([], 5) == []
+
+
+def test_what_the_loop_does_while_nothing_computes() -> None:
+    busy = [[operation("dot", 2, 4), operation("dot", 6, 8)]]
+    loop = (
+        operation("$train.py:19 batches", 4, 6),
+        operation("PjitFunction(step)", 1, 3),
+        operation("$train.py:19 batches", 7, 9),
+        operation("$checkpoint.py:7 save", 9.5, 30),
+    )
+    first, second = while_idle([trace(busy, loop=loop)], 2)
+    assert (first.name, first.seconds, first.calls) == ("train.py:19 batches", 3.0, 2)
+    assert first.share == 0.5
+    assert (second.name, second.seconds) == ("PjitFunction(step)", 1.0)
+    assert while_idle([trace(busy)], 2) == while_idle([], 2) == []
 
 
 def test_spans() -> None:

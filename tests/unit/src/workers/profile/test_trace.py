@@ -106,6 +106,29 @@ def test_the_cpus_of_jax_and_the_waits_of_the_training_loop(tmp_path: Path) -> N
     assert (found.begin, found.end) == (0, MS)
 
 
+def test_a_loop_over_a_generator_and_a_step_that_is_a_call_of_its_own(tmp_path: Path) -> None:
+    made = space()
+    host = Plane(made, "/host:CPU")
+    loop = host.line("python")
+    # As the profiler writes them: a call may come after what it calls.
+    host.event(loop, "PjitFunction(step)", 3 * MS, MS)
+    host.event(loop, "$train.py:40 run_step", MS, 5 * MS)
+    host.event(loop, "$data.py:19 batches", MS, MS)
+    host.event(loop, "$random.py:7 choose", MS, MS // 2)
+    host.event(loop, "$train.py:88 steps", 0, 9 * MS)
+    host.event(loop, "$time sleep", 7 * MS, MS)
+    path = written(tmp_path, made)
+    found = read(path, ["data.py:19 batches", "train.py:88 steps"])
+    # The generator in which the program starts is the loop itself.
+    assert found.waits == [(MS, 2 * MS)]
+    assert [one.name for one in found.loop] == [
+        "$data.py:19 batches",
+        "PjitFunction(step)",
+        "$time sleep",
+    ]
+    assert read(path).waits == []
+
+
 def test_an_operation_of_which_a_profile_has_no_name(tmp_path: Path) -> None:
     made = space()
     chip = Plane(made, "/device:TPU:0")

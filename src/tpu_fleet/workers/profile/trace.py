@@ -22,7 +22,7 @@ _OPERATIONS = "XLA Ops"
 """The line of a TPU that has what the chip computes, nested as it is called."""
 _OTHERS = frozenset({"Steps", "XLA Modules", "XLA TraceMe", "Framework Ops", "Source code"})
 # What starts a program on a device: where it is in a thread, that thread is the training loop.
-_STARTS = re.compile(r"(PjitFunction|.*Executable::Execute|ExecuteComputation|XlaLauncher)")
+_STARTS = re.compile(r"PjitFunction|SyncTensorsGraph|.*Executable::Execute")
 # What the training loop waits in for its next batch: iterators and queues of Python, of tf.data,
 # and transfers to the device.
 _WAITS = re.compile(

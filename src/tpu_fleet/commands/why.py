@@ -30,14 +30,14 @@ from ..why.report import of_verdict
 from ..why.rows import rows_of
 from ..workers.archive.declared import Archives
 from ..workers.ask.run_answers import ask_for_runs
-from ..workers.ask.run_evidence import NO_RUN, OLD_AGENT, Shown, ask_for_evidence
+from ..workers.ask.run_evidence import NO_RUN, NOT_NOTED_HERE, OLD_AGENT, Shown, ask_for_evidence
 from ..workers.inventory.hosts import Known, place_of
 from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError, read_inventory
 from .attach import NotReached
 from .logs import checked_name
 from .many import Many, guarded, options_of_workers
-from .runs import no_such_run
+from .runs import iso, no_such_run
 from .submitted import archive_of
 
 LOOKS = 3
@@ -138,6 +138,23 @@ def look(run: str, many: Many) -> Seen:
         sorted(map(with_addresses, verdicts), key=lambda one: one.answer.order),
         [one for one in mine if one.evidence is None],
     )
+
+
+def look_at_hang(run: str, many: Many) -> Seen:
+    """Judge what the agents of the run noted at its last hang, before they ended the attempt."""
+    known, names = many.workers()
+    shown = ask_for_evidence(known, names, run, many.user, many.settings, many.retry, noted=True)
+    told = [material.Shown(one.host, one.evidence, one.text) for one in shown if one.evidence]
+    told = material.of_one_attempt(told)
+    if not told:
+        if all(one.absent == NO_RUN for one in shown):
+            raise missing(run, shown, known, many)
+        raise click.ClickException(f"No hang of {run} is noted on its workers.")
+    kept = {one.host for one in told}
+    cases = cases_of(run, [one for one in shown if one.host in kept], known)
+    at = max(one.evidence.at for one in told)
+    lost = [one for one in shown if one.absent not in ("", NO_RUN, NOT_NOTED_HERE)]
+    return Seen(at, told, [judge([case]) for case in cases], lost)
 
 
 def _look_again(verdicts: Sequence[Verdict], looks: int) -> bool:
@@ -285,6 +302,9 @@ def named(folder: Path) -> str:
     metavar="DIR",
     help="Judge what is kept in this folder, of an earlier look or fetched; ask no worker.",
 )
+@click.option(
+    "--hang", "noted", is_flag=True, help="Judge what the run's agents noted when it hung last."
+)
 @click.option("--open", "opened", is_flag=True, help="Open the page in the browser.")
 @options_of_workers
 @option_json()
@@ -295,6 +315,7 @@ def why(
     many: Many,
     to: Path | None,
     source: Path | None,
+    noted: bool,
     opened: bool,
     machine_readable: bool,
     run: str,
@@ -309,9 +330,13 @@ def why(
     The run is not changed and not held up. A run that goes on is looked at three times, to find a
     slow worker. All that was seen lies in a folder, with a page that can be sent to other people.
 
+    With hang_after in its entry, the agents of a run note the same by themselves before they end an
+    attempt that hangs; --hang judges the last of these notes.
+
     \b
         tpu-fleet why digits
         tpu-fleet why digits --open
+        tpu-fleet why digits --hang
         tpu-fleet fetch digits
         tpu-fleet why digits --kept collected/digits
     """
@@ -321,13 +346,15 @@ def why(
             seen = from_folder(run, source)
         else:
             with waiting_for(f"Looking into {run} on its workers"):
-                seen = look(run, many)
+                seen = look_at_hang(run, many) if noted else look(run, many)
         code = code_of(seen)
         folder = keep(run, seen, to, code) if to or not source else None
         if machine_readable:
             print_json("why", report_of(seen, folder, code))
             return code
         console = wide_console()
+        if noted or source:
+            say(console, f"As it was at {iso(seen.at)}:", "bold")
         show(console, seen)
         if folder:
             _tell(console, seen, folder, opened)

@@ -67,10 +67,11 @@ def need_of_run(one: RunStory, anchor: str, names: Mapping[str, int]) -> Need:
     """Return what a run in trouble needs; `names` has on how many slices there is one so named."""
     view = one.view
     command = DOCTOR
-    if view.state in (FAILED, RUNNING) or view.loss_trouble is not None:
-        what = "logs" if view.quiet is None else "why"
+    if view.has_hung or view.state in (FAILED, RUNNING) or view.loss_trouble is not None:
+        what = "why" if view.has_hung or view.quiet is not None else "logs"
         command = f"tpu-fleet {what} {shlex.quote(one.run)}"
         command += f" --slice {shlex.quote(one.slice)}" if names.get(one.run, 1) > 1 else ""
+        command += " --hang" if view.has_hung else ""
     trouble = view.loss_trouble if view.state != FAILED else None
     at = trouble.get("at") if trouble is not None else None
     age = one.age if view.quiet is None else view.quiet

@@ -89,7 +89,7 @@ def read(folder: Path, run: str) -> Kept:
         before = newest.get(found.host)
         if before is None or _order(found) > _order(before):
             newest[found.host] = found
-    return Kept(tuple(_of_one_attempt(list(newest.values()))), tuple(problems))
+    return Kept(tuple(of_one_attempt(list(newest.values()))), tuple(problems))
 
 
 def _parsed(path: Path) -> Evidence:
@@ -111,7 +111,7 @@ def _order(one: Shown) -> tuple[int, float]:
     return (one.evidence.run.attempt, one.evidence.at)
 
 
-def _of_one_attempt(shown: Sequence[Shown]) -> list[Shown]:
+def of_one_attempt(shown: Sequence[Shown]) -> list[Shown]:
     """Leave out workers whose newest evidence is of an earlier attempt than that of others."""
     last = max((one.evidence.run.attempt for one in shown), default=0)
     return [one for one in shown if one.evidence.run.attempt == last]

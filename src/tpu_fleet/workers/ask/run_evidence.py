@@ -25,7 +25,8 @@ SECONDS = 20.0
 """The time limit of a worker; nearly always it takes one or two."""
 NO_RUN = "it does not have the run"
 OLD_AGENT = "its run agent is missing, or of an earlier version"
-NOT_DECLARED = 3
+NOT_NOTED_HERE = "no hang of the run is noted there"
+NOT_DECLARED, NOT_NOTED = 3, 4
 OLDER = b"invalid choice"
 NOT_THERE = 127
 
@@ -45,9 +46,10 @@ class Shown:
     """Whether it answered with evidence that is not accepted."""
 
 
-def command(run: str) -> str:
-    """Return the command for a worker."""
-    return f"exec {shlex.join(['sudo', '-n', PROGRAM, 'why', run])}"
+def command(run: str, noted: bool = False) -> str:
+    """Return the command for a worker; `noted` asks for what was noted at the last hang."""
+    words = ["sudo", "-n", PROGRAM, "why", run, *(["--hang"] if noted else [])]
+    return f"exec {shlex.join(words)}"
 
 
 def ask_for_evidence(
@@ -57,11 +59,15 @@ def ask_for_evidence(
     user: str | None = None,
     settings: Settings | None = None,
     retry: bool = True,
+    noted: bool = False,
 ) -> list[Shown]:
-    """Ask these workers, over one connection each; the answers are in the order of the names."""
+    """Ask these workers, over one connection each; the answers are in the order of the names.
+
+    With `noted`, for what their agents noted when the run hung last.
+    """
     settings = settings or Settings()
     settings = replace(settings, timeout=settings.timeout or SECONDS)
-    job = Job(command(run), whole_answer, user, settings)
+    job = Job(command(run, noted), whole_answer, user, settings)
     return [understood(result) for result in on_all(known, names, job, Quiet(), retry)]
 
 
@@ -89,6 +95,8 @@ def _absent(result: Result) -> Shown:
     said = result.stderr.decode("utf-8", "replace").strip().splitlines()
     if result.exit_status == NOT_DECLARED:
         return Shown(result.name, absent=NO_RUN, remedy="tpu-fleet apply")
+    if result.exit_status == NOT_NOTED:
+        return Shown(result.name, absent=NOT_NOTED_HERE)
     if result.exit_status == NOT_THERE or OLDER in result.stderr:
         return Shown(result.name, absent=OLD_AGENT, remedy="tpu-fleet apply")
     last = said[-1] if said else ""

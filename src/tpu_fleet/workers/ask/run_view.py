@@ -32,6 +32,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 FINE = (RUNNING, SUCCEEDED)
 SHORT = {NOT_BACK: "rebooted"}
 """States whose name is too long for a table."""
+HUNG = "hung: "
+"""In the agents' reason for the end of an attempt that hung."""
 NO_STEP = "no step"
 """The word that stands in place of `running` for a run that makes no step any more."""
 
@@ -202,6 +204,11 @@ class RunView:
     def is_troubled(self) -> bool:
         """Whether a person should look at it."""
         return is_trouble(self.state, self._is_bad)
+
+    @property
+    def has_hung(self) -> bool:
+        """Whether its agents have ended the attempt because it hung, and no other runs since."""
+        return self.state != RUNNING and any(HUNG in one for one in self.reasons)
 
     @property
     def rank(self) -> int:

@@ -19,7 +19,7 @@ from tpu_fleet.commands import why as why_command
 from tpu_fleet.commands.why import why
 from tpu_fleet.show.console import PlainConsole
 from tpu_fleet.workers.ask.run_answers import Answers
-from tpu_fleet.workers.ask.run_evidence import NO_RUN, Shown
+from tpu_fleet.workers.ask.run_evidence import NO_RUN, NOT_NOTED_HERE, Shown
 from tpu_fleet.workers.inventory.hosts import NO_CONFIG, Known
 
 FAST = {"step_age_s": 0.3, "log_age_s": 0.3}
@@ -48,8 +48,9 @@ class Workers:
         self.looks = list(looks)
         self.asked = 0
 
-    def __call__(self, *_asked: Any) -> list[Shown]:
+    def __call__(self, *_asked: Any, noted: bool = False) -> list[Shown]:
         self.asked += 1
+        self.noted = noted
         return list(self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])
 
 
@@ -116,7 +117,7 @@ def test_the_folder_has_everything_and_no_secret(run_why: Any, tmp_path: Path) -
     report = json.loads((folder / "why.json").read_text())
     assert report["verdicts"][0]["cause"] == "data"
     again = run_why(Workers([]), "--kept", str(folder))
-    assert again.output.splitlines()[0].startswith("Worker 3 waits for data")
+    assert again.output.splitlines()[1].startswith("Worker 3 waits for data")
 
 
 def test_json_has_the_sentence_the_workers_and_the_folder(run_why: Any, tmp_path: Path) -> None:
@@ -241,3 +242,23 @@ def test_a_folder_that_cannot_be_written_costs_no_answer(run_why: Any, tmp_path:
     assert done.exit_code == 0
     assert "Worker 3 waits for data" in done.output
     assert "file/out cannot be written: Not a directory. Name another -o." in done.output
+
+
+def test_notes_of_a_hang_are_judged_as_of_then(run_why: Any) -> None:
+    old = answer({**seen(2, STEP), "run": {"name": "digits", "attempt": 0, "state": "running"}})
+    without = Shown("pod-w1", absent=NOT_NOTED_HERE)
+    workers = Workers([*hung()[:1], without, old, hung()[3]])
+    done = run_why(workers, "--hang")
+    assert done.exit_code == 0
+    assert (workers.noted, workers.asked) == (True, 1)
+    lines = done.output.splitlines()
+    assert lines[0] == "As it was at 2026-11-25T22:00:00Z:"
+    assert lines[1].startswith("Worker 3 waits for data in `queue.get` (data.py:88) for 14 min")
+    assert "pod-w1" not in done.output
+    assert "pod-w2" not in done.output
+
+
+def test_a_run_that_has_not_hung_has_no_notes(run_why: Any) -> None:
+    done = run_why(Workers([Shown(host, absent=NOT_NOTED_HERE) for host in HOSTS]), "--hang")
+    assert done.exit_code == 1
+    assert "No hang of digits is noted on its workers." in done.output

@@ -171,6 +171,16 @@ def test_a_run_that_makes_no_step_is_looked_into(history: History) -> None:
     assert need.since == NOW - 840
 
 
+def test_of_a_run_that_hung_the_agents_notes_are_judged(history: History) -> None:
+    found = Look(NOW)
+    look.of_view(found, fleet_past.view_at(NOW, SLICES, set()))
+    hung = run_of("pair", "failed", reason="hung: worker 1 has given no sign of life for 20 s")
+    look.of_runs(found, [hung, run_of("solo")])
+    history.add(found)
+    (need,) = [one for one in shown(history).needs if one.state == "failed"]
+    assert need.command == "tpu-fleet why digits --slice pair --hang"
+
+
 def test_a_command_names_the_slice_where_two_have_a_run_of_that_name(history: History) -> None:
     found = Look(NOW)
     look.of_view(found, fleet_past.view_at(NOW, SLICES, set()))

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import threading
 import time
+from pathlib import Path
 
+from ..decide import bounds
 from ..decide.config import Config
-from . import evidence
+from . import evidence, store
 from .hand import Hand
 
 _SECONDS = 15.0
 _KEPT = 5
+_LOOKED = 20  # attempts in which a note is looked for
+KINDS = ("hang", "start")
+"""What an attempt can have a note of: that it hung, that its start did not end."""
 
 
 class Note:
@@ -48,3 +53,27 @@ class Note:
                 self._hand.keep_newest(folder, f"{self._kind}-*.{ending}", _KEPT)
         except OSError as error:  # a full disk: the run goes on without
             self.result = f"not written: {error.strerror}"
+
+
+def newest(config: Config, hand: Hand) -> evidence.Found | None:
+    """Return the note of the last attempt that has one; None without any that can be read.
+
+    The run's user can have written it.
+    """
+    status = store.Kept(config.paths.state / "status.json", config.paths.runtime / "status.json")
+    last = (status.load() or {}).get("attempt")
+    for attempt in range(last if isinstance(last, int) else 0, 0, -1)[:_LOOKED]:
+        for kind in KINDS:
+            found = _read(config.paths.log.with_name(f"{kind}-{attempt}.json"), hand)
+            if found is not None:
+                return found
+    return None
+
+
+def _read(path: Path, hand: Hand) -> evidence.Found | None:
+    try:
+        told = json.loads(hand.read(path, bounds.EVIDENCE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    text = hand.read(path.with_suffix(".txt"), bounds.RAW).decode("utf-8", "replace")
+    return evidence.Found(told, text[: bounds.RAW]) if isinstance(told, dict) else None

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from . import evidence
+from . import evidence, hang
 from .definitions import load
 from .hand import Hand
 
@@ -19,9 +19,18 @@ _PIECE = 1 << 18
 _LIFE = 30  # seconds; no caller waits longer
 
 
+NOT_NOTED = 4
+"""The exit code where the worker has no note of a hang of the run."""
+NOTED = "--hang"
+
+
 def main(words: list[str]) -> int:
-    """Send the evidence of a run, and the text for people; `words` are its name and a folder."""
+    """Send the evidence of a run, and the text for people.
+
+    `words` are its name and a folder, and NOTED for what was noted when it hung last.
+    """
     signal.alarm(_LIFE)
+    noted, words = NOTED in words, [word for word in words if word != NOTED]
     place = Path(words[1]) if len(words) > 1 else DEFINITIONS
     path = place / f"{words[0]}.json"
     if not path.is_file():
@@ -30,9 +39,13 @@ def main(words: list[str]) -> int:
     config = load(path)
     hand = Hand(config.user)
     try:
-        _send(evidence.gather(config, hand))
+        found = hang.newest(config, hand) if noted else evidence.gather(config, hand)
     finally:
         hand.close()
+    if found is None:
+        print("no hang of it is noted", file=sys.stderr)
+        return NOT_NOTED
+    _send(found)
     return 0
 
 

@@ -41,6 +41,7 @@ def test_an_answer_that_is_refused_names_the_field(told: dict[str, Any]) -> None
     [
         (3, b"it has no run train\n", "it does not have the run"),
         (2, b"tpu-fleet-run: error: argument command: invalid choice: 'why'\n", "earlier version"),
+        (4, b"no hang of it is noted\n", "no hang of the run is noted there"),
         (127, b"sh: not found\n", "missing"),
         (1, b"sudo: a password is required\n", "a password is required"),
     ],
@@ -50,3 +51,9 @@ def test_why_a_worker_shows_nothing(status: int, err: bytes, why: str) -> None:
     assert found.evidence is None
     assert not found.refused
     assert why in found.absent
+
+
+def test_what_was_noted_at_a_hang_is_asked_of_the_same_program() -> None:
+    now, noted = run_evidence.command("train"), run_evidence.command("train", noted=True)
+    assert now == "exec sudo -n /usr/local/bin/tpu-fleet-run why train"
+    assert noted == f"{now} --hang"

@@ -64,3 +64,27 @@ def test_one_note_for_each_attempt(note: hang.Note, tmp_path: Path) -> None:
     (tmp_path / "start-1.txt").unlink()
     written(note, 1)
     assert not (tmp_path / "start-1.txt").exists()
+
+
+def of_attempt(folder: Path, attempt: int) -> dict[str, Any]:
+    """Return the definition of a run whose agent is at an attempt."""
+    (folder / "status.json").write_text(json.dumps({"attempt": attempt}))
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    paths = {"log": str(folder / "run.log"), "state": str(folder), "runtime": str(folder / "r")}
+    return {**PUBLIC, "user": user, "paths": paths}
+
+
+@pytest.mark.parametrize(("attempt", "found"), [(7, 3), (2, 1), (0, None), (40, None)])
+def test_the_newest_note_of_an_attempt_is_found(
+    tmp_path: Path, attempt: int, found: int | None
+) -> None:
+    for number, kind in ((1, "hang"), (3, "start")):
+        (tmp_path / f"{kind}-{number}.json").write_text(json.dumps({"worker": number}))
+        (tmp_path / f"{kind}-{number}.txt").write_text("where it stood")
+    # One that its user has written.
+    (tmp_path / "hang-4.json").write_text("[" * 100_000)
+    (tmp_path / "hang-5.json").write_text("[]")
+    definition = of_attempt(tmp_path, attempt)
+    note = hang.newest(config.parse(definition, {}), hand.Hand(definition["user"]))
+    assert (note and note.evidence) == ({"worker": found} if found else None)
+    assert note is None or note.text == "where it stood"

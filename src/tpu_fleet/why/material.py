@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._evidence.secrets import
 
 PAGE, REPORT = "why.html", "why.json"
 LONGEST_LINE = 1000
+NOTE = re.compile(r"((?:hang|start)-\d+)\.json")
+"""A note of an agent, in the folder of its worker."""
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 """Names of workers that are names of files too."""
 
@@ -69,46 +71,44 @@ class Kept:
 
 
 def read(folder: Path, run: str) -> Kept:
-    """Read the evidence of a run below a folder, of each worker the newest of the newest attempt.
+    """Read the newest evidence of a run below a folder: what one look, or one hang, has shown.
 
-    It finds what `write` has written, and what `tpu-fleet fetch` has brought of a hang. Raises
+    It finds what `write` has written, and what `tpu-fleet fetch` has brought of hangs. Raises
     OSError.
     """
-    newest: dict[str, Shown] = {}
+    looks: dict[str, list[Shown]] = {}
     problems = []
-    for path in sorted(folder.rglob("*.json")):
-        if path.name in (REPORT, "status.json") or not path.is_file():
-            continue
+    for path, look, host in _files(folder):
         try:
-            found = Shown(_host(path), _parsed(path))
+            found = Shown(host, _parsed(path))
         except AnswerError as error:
             problems.append(str(error))
             continue
-        if found.evidence.run.name != run:
-            continue
-        before = newest.get(found.host)
-        if before is None or _order(found) > _order(before):
-            newest[found.host] = found
-    return Kept(tuple(of_one_attempt(list(newest.values()))), tuple(problems))
+        if found.evidence.run.name == run:
+            looks.setdefault(look, []).append(found)
+    newest = max(looks.values(), key=_order, default=[])
+    return Kept(tuple(of_one_attempt(newest)), tuple(problems))
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str, str]]:
+    """Yield the files with evidence: each with the look that it is of, and its worker."""
+    places = {folder, *(path.parent for path in folder.rglob(REPORT))}
+    for path in sorted(folder.rglob("*.json")):
+        note = NOTE.fullmatch(path.name)
+        if note:
+            yield path, note[1], path.parent.name
+        elif path.parent in places and path.name not in (REPORT, "status.json"):
+            yield path, str(path.parent), path.stem
 
 
 def _parsed(path: Path) -> Evidence:
-    if path.stat().st_size > bounds.ANSWER:
-        raise AnswerError(str(path), "", f"{path.stat().st_size} bytes", "evidence of a worker")
+    if not path.is_file() or path.stat().st_size > bounds.ANSWER:
+        raise AnswerError(str(path), "", "another file", "evidence of a worker")
     return evidence(str(path), path.read_bytes())
 
 
-def _host(path: Path) -> str:
-    """Return the worker of a file: its own name, or that of the folder of a fetched note."""
-    return path.parent.name if re.fullmatch(r"\w+-\d+", path.stem) and _is_note(path) else path.stem
-
-
-def _is_note(path: Path) -> bool:
-    return path.stem.rpartition("-")[0] in ("hang", "start")
-
-
-def _order(one: Shown) -> tuple[int, float]:
-    return (one.evidence.run.attempt, one.evidence.at)
+def _order(look: Sequence[Shown]) -> tuple[int, float]:
+    return max((one.evidence.run.attempt, one.evidence.at) for one in look)
 
 
 def of_one_attempt(shown: Sequence[Shown]) -> list[Shown]:

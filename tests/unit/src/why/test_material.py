@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import evidence_of
+from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import (
+    Evidence,
+    evidence_of,
+)
 from run_evidence import QUEUE_GET, STEP, seen
 
 from tpu_fleet.why.material import Shown, for_people, read, write
@@ -51,6 +55,22 @@ def test_notes_that_fetch_has_brought_are_read(tmp_path: Path) -> None:
     kept = read(tmp_path, "digits")
     found = [(one.host, one.evidence.run.attempt) for one in kept.shown]
     assert found == [("pod-w0", 2), ("pod-w1", 2)]
+
+
+def test_looks_of_different_times_are_not_mixed(tmp_path: Path) -> None:
+    for number, at in ((0, 100.0), (1, 100.0)):
+        place = tmp_path / "why-1"
+        write(place, [replace(shown(number), evidence=at_time(number, at))], {}, "")
+    write(tmp_path / "why-2", [replace(shown(0), evidence=at_time(0, 200.0))], {}, "")
+    (tmp_path / "pod-w1" / "results").mkdir(parents=True)
+    (tmp_path / "pod-w1" / "results" / "loss.json").write_text("[1, 2]")
+    kept = read(tmp_path, "digits")
+    assert [(one.host, one.evidence.at) for one in kept.shown] == [("pod-w0", 200.0)]
+    assert kept.problems == ()
+
+
+def at_time(number: int, at: float) -> Evidence:
+    return replace(shown(number).evidence, at=at)
 
 
 def test_a_file_that_is_no_evidence_is_named(tmp_path: Path) -> None:

@@ -370,6 +370,10 @@ FORMS: dict[str, Form] = {
                     }
                 )
             ),
+            "while_idle": told(
+                many(shape({"name": TEXT, "seconds": SECONDS, "calls": WHOLE, "share": NUMBER})),
+                "What the training loops did while no operation ran.",
+            ),
             "no_result": many(NO_RESULT),
             "exit_code": EXIT_CODE,
         }

@@ -262,28 +262,34 @@ class Bucket:
         most: int = _BYTES,
     ) -> Answer:
         if self._headers is None:
-            self._headers = self._authorization()
+            left = self._deadline - time.monotonic()
+            self._headers = authorization(self._address, self._metadata, left)
             self._authorized = time.monotonic()
         if time.monotonic() > self._deadline:
             raise CannotLook(f"{self._server.name} is too slow")
         return self._server.ask(path, {**self._headers, **(headers or {})}, method, data, most)
 
-    def _authorization(self) -> dict[str, str]:
-        if not self._metadata:
-            return {}
-        if not may_have_token(self._address):
-            raise CannotLook(f"no token is sent to {self._address}, which is not {_GOOGLE}")
-        server = _Server(self._metadata, self._deadline)
-        try:
-            answer = server.ask(_TOKEN, {"Metadata-Flavor": "Google"})
-        finally:
-            server.close()
-        token = (json_object(answer.body) or {}).get("access_token")
-        if answer.status != 200 or not isinstance(token, str) or not token.isascii():
-            raise CannotLook(
-                f"the machine gets no token ({answer.status}): give the slice a service_account"
-            )
-        return {"Authorization": f"Bearer {token}"}
+
+def authorization(storage: str, metadata: str, seconds: float) -> dict[str, str]:
+    """Return the headers with the machine's token for Cloud Storage; raise CannotLook.
+
+    Without the address of a metadata server there are none.
+    """
+    if not metadata:
+        return {}
+    if not may_have_token(storage):
+        raise CannotLook(f"no token is sent to {storage}, which is not {_GOOGLE}")
+    server = _Server(metadata, time.monotonic() + seconds)
+    try:
+        answer = server.ask(_TOKEN, {"Metadata-Flavor": "Google"})
+    finally:
+        server.close()
+    token = (json_object(answer.body) or {}).get("access_token")
+    if answer.status != 200 or not isinstance(token, str) or not token.isascii():
+        raise CannotLook(
+            f"the machine gets no token ({answer.status}): give the slice a service_account"
+        )
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _refusal(answer: Answer, role: str) -> str:

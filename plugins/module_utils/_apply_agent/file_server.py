@@ -1,0 +1,1 @@
+../_host/file_server.py

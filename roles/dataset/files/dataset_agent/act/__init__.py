@@ -1,0 +1,4 @@
+"""What is downloaded, checked and put in its place.
+
+May import: decide.
+"""

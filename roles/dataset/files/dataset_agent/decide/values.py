@@ -1,0 +1,1 @@
+../../../../training_run/files/run_agent/decide/values.py

@@ -1,0 +1,41 @@
+"""How a worker shows that it is of the slice: by the key that all of them have from the fleet."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+
+NONCE, PROOF = "x-fleet-nonce", "x-fleet-proof"
+
+
+def asking(key: str, path: str) -> dict[str, str]:
+    """Return the headers with which a worker asks for a path."""
+    nonce = secrets.token_hex(16)
+    return {NONCE: nonce, PROOF: _made(key, "ask", path, nonce)}
+
+
+def may_ask(key: str, path: str, headers: Mapping[str, str]) -> bool:
+    """Return whether it is a worker of the slice that asks."""
+    wanted = _made(key, "ask", path, headers.get(NONCE, ""))
+    return bool(key) and hmac.compare_digest(wanted, headers.get(PROOF, ""))
+
+
+def answering(key: str, body: bytes, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the answer to such a question."""
+    return {PROOF: _of_answer(key, body, headers.get(NONCE, ""))}
+
+
+def is_answer(key: str, body: bytes, asked: Mapping[str, str], proof: str) -> bool:
+    """Return whether an answer to this question comes from a worker of the slice."""
+    return hmac.compare_digest(_of_answer(key, body, asked[NONCE]), proof)
+
+
+def _of_answer(key: str, body: bytes, nonce: str) -> str:
+    return _made(key, "answer", hashlib.sha256(body).hexdigest(), nonce)
+
+
+def _made(key: str, *words: str) -> str:
+    text = "\n".join(words).encode("utf-8", "replace")
+    return hmac.new(key.encode(), text, hashlib.sha256).hexdigest()

@@ -31,6 +31,7 @@ PLACED = (
     "fleet_runs",
     "fleet_buckets",
     "fleet_boards",
+    "fleet_datasets",
     "fleet_self_setup",
     "fleet_queue",
     *OF_ZONES,
@@ -67,7 +68,7 @@ def bucket_places(data: Data) -> list[BucketPlace]:
     A key with an address of its own is one line in here.
     """
     found = [*_of_runs(data), *_of_mounts(data), *_of_boards(data), *_of_self_setup(data)]
-    found += _of_queue(data)
+    found += [*_of_datasets(data), *_of_queue(data)]
     return [one for one in found if BUCKET_NAME.fullmatch(one.bucket_in("us-central1-a"))]
 
 
@@ -86,6 +87,12 @@ def _of_mounts(data: Data) -> Iterator[BucketPlace]:
         name = text_of(entry, "bucket")
         if name:
             yield _place(f"{where}.bucket", f"gs://{name}", entry)
+
+
+def _of_datasets(data: Data) -> Iterator[BucketPlace]:
+    for where, entry in entries(data, "fleet_datasets"):
+        for address in addresses_in(entry.get("from")):
+            yield _place(f"{where}.from", address, entry)
 
 
 def _of_boards(data: Data) -> Iterator[BucketPlace]:
@@ -262,7 +269,7 @@ def _remedy(place: BucketPlace, users: Sequence[User]) -> str:
 def _shown(place: BucketPlace) -> str | None:
     """Return the address where it is the whole value; elsewhere secrets may stand beside it."""
     key = place.field.rpartition(".")[2]
-    return place.address if key in ("checkpoint_dir", "bucket") else None
+    return place.address if key in ("checkpoint_dir", "bucket", "from") else None
 
 
 def _each(texts: Iterable[str]) -> str:

@@ -26,6 +26,8 @@ from .as_user import UserError, give_folder, read_plain, refuse_foreign
 
 ACCOUNT = "tpu-fleet-data"
 STATUS = Path("/run/tpu-fleet/datasets")
+RESERVE = 256 << 20
+"""Bytes of a disk that the rest of the machine keeps."""
 CURRENT = "current"
 PART = ".part"
 _MOST_OF_STATUS = 1 << 16
@@ -47,7 +49,7 @@ class Place:
         """Return where a content is while it comes."""
         return self.folder / f"{content}{PART}"
 
-    def list(self, content: str) -> Path:
+    def listing(self, content: str) -> Path:
         """Return where the files of a whole content are listed."""
         return self.folder / f"{content}.list"
 
@@ -103,7 +105,7 @@ class Place:
 
     def keep(self, content: str) -> None:
         """Remove all but a whole content."""
-        kept = {content, self.list(content).name, CURRENT}
+        kept = {content, self.listing(content).name, CURRENT}
         for path in self.folder.iterdir():
             if path.name in kept:
                 continue
@@ -119,15 +121,6 @@ class Place:
             self.path.unlink()
         if self.folder.is_dir() and not self.folder.is_symlink():
             shutil.rmtree(self.folder)
-
-    def used_bytes(self) -> int:
-        """Return how much of the disk the folder has."""
-        total = 0
-        for root, _folders, names in os.walk(self.folder):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    total += Path(root, name).lstat().st_blocks * 512
-        return total
 
 
 def status_of(name: str, folder: Path = STATUS) -> dict[str, Any]:

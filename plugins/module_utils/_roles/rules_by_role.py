@@ -11,6 +11,7 @@ from .._schema.keys import Problem
 from .bucket_mount.rules import check_bucket_mount
 from .code_checkout.rules import check_code_checkout
 from .data_disk.rules import check_data_disk
+from .dataset.rules import check_dataset
 from .env_secrets.rules import check_env_secrets
 from .git_access.rules import check_git_access
 from .host_base.rules import check_host_base
@@ -36,6 +37,7 @@ ROLE_RULES: dict[str, Callable[[Mapping[str, Any]], list[Problem]]] = {
     "env_secrets": check_env_secrets,
     "user_shell": check_user_shell,
     "code_checkout": check_code_checkout,
+    "dataset": check_dataset,
     "python_env": check_python_env,
     "notebook_server": check_notebook_server,
     "tensorboard_server": check_tensorboard_server,

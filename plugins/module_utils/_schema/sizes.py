@@ -96,6 +96,7 @@ def remedy_for_memory(value: Any) -> str:
 # programs on machines take them.
 SIZES = {
     "bucket_mount_buckets.cache_size": "MiB",
+    "dataset_datasets.size": "B",
     "host_base_disk_guard_paths.max_size": "B",
     "host_base_journal_max_size": "MiB",
     "host_base_min_free": "MiB",

@@ -29,6 +29,7 @@ DECLARED_BY = {
     "nfs_share": ["nfs_share_shares"],
     "bucket_mount": ["bucket_mount_buckets"],
     "code_checkout": ["code_checkout_trees"],
+    "dataset": ["dataset_datasets"],
     "notebook_server": ["notebook_server_notebooks"],
     "tensorboard_server": ["tensorboard_server_boards"],
     "tpu_metrics": ["tpu_metrics_enabled"],

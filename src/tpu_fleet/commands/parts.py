@@ -17,7 +17,7 @@ class Part:
     """The playbook that makes what it needs around the machines."""
 
 
-TRAIN = ("env_secrets", "code_checkout", "python_env", "training_run", "run_queue")
+TRAIN = ("env_secrets", "code_checkout", "dataset", "python_env", "training_run", "run_queue")
 PARTS = {
     "slices": Part(playbook="provision"),
     "base": Part(("host_base",)),
@@ -26,6 +26,7 @@ PARTS = {
     "disks": Part(("data_disk",), first="disks"),
     "shares": Part(("nfs_share",)),
     "buckets": Part(("bucket_mount",)),
+    "datasets": Part(("env_secrets", "dataset")),
     "git": Part(("git_access",)),
     "secrets": Part(("env_secrets",)),
     "code": Part(("code_checkout",)),

@@ -7,13 +7,9 @@ The agent that stages data sets uses this file too, so it needs only the standar
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 BUCKET, WEB, HUB = "bucket", "web", "hub"
@@ -106,13 +102,3 @@ def file_of(url: str) -> str:
 
 def _folder(text: str | None) -> str:
     return (text or "").strip("/")
-
-
-def id_of(entry: Mapping[str, Any]) -> str:
-    """Return what tells one content of a data set from another, as it is declared.
-
-    Where it is put, and for whom, is no part of it.
-    """
-    parts = [entry.get(key) for key in ("from", "sha256", "include")]
-    text = json.dumps([part or "" for part in parts])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -16,6 +16,7 @@ from typing import Any
 from ..._core.archive import place_of
 from ..._core.in_zone import with_addresses
 from ..._host.runs import RunFiles
+from ..dataset_paths import placed
 from ..venv_paths import venv_path
 from .definition_text import text_of
 from .gangs import gang_ports, gangs
@@ -163,6 +164,7 @@ def _files(
         definition = {
             **_of_run(run, base),
             **_of_code(run, records),
+            **_of_data(run, variables),
             **_of_place(run, variables, places.get(run["name"], [])),
             **_of_host(variables),
             "venv": venv_path(run.get("venv", ""), variables["training_run_venvs"]),
@@ -288,6 +290,12 @@ def _of_code(run: Run, records: Mapping[str, Any]) -> dict[str, Any]:
         "workdir": tree if tree.startswith("/") else record.get("path", ""),
         "code": {"tree": tree, "version": version},
     }
+
+
+def _of_data(run: Run, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data sets that a run waits for; nothing for one that names none."""
+    found = placed(run.get("datasets") or (), variables.get("training_run_datasets") or ())
+    return {"datasets": found} if found else {}
 
 
 def _of_place(

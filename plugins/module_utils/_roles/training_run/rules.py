@@ -14,6 +14,7 @@ from ..._schema import values as rules
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import in_its_slice, known, known_user
 from ..._schema.values import ENTRY_NAME
+from ..dataset.rules import check_datasets_of
 from ..env_secrets.rules import check_uses
 from ..whose import TREES, VENVS, check_code_of
 
@@ -43,6 +44,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
             )
         problems += known_user(data, field, entry, "user")
         problems += check_uses(data, field, entry, text_of(entry, "user"))
+        problems += check_datasets_of(data, field, entry)
         for key in entry["env"] if isinstance(entry.get("env"), dict) else ():
             if not isinstance(key, str) or not rules.VARIABLE_NAME.fullmatch(key):
                 remedy = "Use letters, digits and _, without a digit first"

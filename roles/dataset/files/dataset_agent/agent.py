@@ -49,12 +49,17 @@ class Agent:
     def run(self) -> int:
         """Return the exit code: 0, or 75 where another start may help."""
         self._load()
-        if self.config.is_first and self.config.passes_on:
-            self._server = Offer(self.config.key, self.shelves).serve(self.config)
+        if self._server is not None:
+            self._server.begin()
         self._stage_all()
         while self._server is not None and not self.blocked:
             time.sleep(_LONGEST_PAUSE)
         return os.EX_TEMPFAIL if self.blocked else os.EX_OK
+
+    def listen(self) -> None:
+        """Take the port at which the others ask, which only root can; raise OSError."""
+        if self.config.is_first and self.config.passes_on:
+            self._server = Offer(self.config.key, self.shelves).server(self.config)
 
     def close(self) -> None:
         """Answer no longer."""
@@ -113,7 +118,7 @@ class Agent:
     def _from_neighbour(self, shelf: Shelf) -> None:
         neighbour, wanted, start = Neighbour(self.config, shelf.dataset), set[str](), 0
         while True:
-            told = neighbour.list(start)
+            told = neighbour.ask(start)
             if start == 0 and told.files_of:
                 _refuse_larger(shelf.dataset, told.bytes_of)
                 shelf.begin(told.files_of, told.bytes_of)

@@ -72,6 +72,7 @@ def prepared(
             blocked[dataset.name] = str(error)
     agent = Agent(replace(config, tokens=tokens), status)
     agent.blocked = blocked
+    agent.listen()
     return agent
 
 

@@ -18,12 +18,10 @@ from typing import Any, NamedTuple
 from ..decide.config import Dataset
 from ..decide.listing import Item, is_plain, size
 from .as_user import sync_folder
-from .dataset_place import Place
+from .dataset_place import RESERVE, Place
 from .download import CannotStore, Download, Open, of_disk
 
 STAGING, READY, FAILED = "staging", "ready", "failed"
-# What the rest of the machine needs of a disk, while a data set comes.
-RESERVE = 256 << 20
 
 
 class Whole(NamedTuple):
@@ -69,7 +67,7 @@ class Shelf:
     def load(self) -> None:
         """Read which files are whole: all, or those of an earlier attempt."""
         done = self.is_ready
-        path = self.place.list(self.dataset.id) if done else self._part / "whole"
+        path = self.place.listing(self.dataset.id) if done else self._part / "whole"
         self.whole = _lines(path)
         if not done:
             files = self._part / "files"
@@ -127,7 +125,7 @@ class Shelf:
         with of_disk():
             self._drop_others(wanted)
             text = "".join(json.dumps(one) + "\n" for one in self.whole)
-            _write(self.place.list(self.dataset.id), text)
+            _write(self.place.listing(self.dataset.id), text)
             for root, _folders, _names in os.walk(self._part / "files"):
                 sync_folder(root)
             (self._part / "files").replace(self.place.whole(self.dataset.id))

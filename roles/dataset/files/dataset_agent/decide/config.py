@@ -57,7 +57,9 @@ class Config:
 
 def config_of(told: Mapping[str, Any], key: str = "") -> Config:
     """Read the file that the role has written."""
-    more = {name: str(told[name]) for name in ("hub", "storage", "metadata") if name in told}
+    more: dict[str, Any] = {
+        name: str(told[name]) for name in ("hub", "storage", "metadata") if name in told
+    }
     return Config(
         datasets=tuple(_dataset(entry) for entry in told["datasets"]),
         hosts=tuple(str(host) for host in told["hosts"]),

@@ -44,12 +44,9 @@ class Offer:
         body = json.dumps(_list(shelf, number)).encode()
         return Reply(body, proof.answering(self._key, body, headers))
 
-    def serve(self, config: Config) -> FileServer:
-        """Answer the other workers from now on; raise OSError if the port is taken."""
-        at = (config.hosts[0], config.port)
-        server = FileServer(at, config.hosts, self.find)
-        server.begin()
-        return server
+    def server(self, config: Config) -> FileServer:
+        """Return what answers the other workers; raise OSError if the port is taken."""
+        return FileServer((config.hosts[0], config.port), config.hosts, self.find)
 
 
 def _list(shelf: Shelf, start: int) -> dict[str, Any]:
@@ -84,7 +81,7 @@ class Neighbour:
         self._server = f"{f'[{host}]' if ':' in host else host}:{config.port}"
         self._place = f"/{dataset.name}/{dataset.id}"
 
-    def list(self, start: int) -> Told:
+    def ask(self, start: int) -> Told:
         """Return which files it has, from a number on; raise web.CannotGet."""
         path = f"{self._place}/list/{start}"
         asked = proof.asking(self._key, path)

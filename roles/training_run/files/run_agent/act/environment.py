@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from ..decide.config import Config
+from ..decide.dataset_variable import variable_of
 from ..decide.fence import folder_of
 from .installed import FILES
 
@@ -75,6 +76,7 @@ def of_program(config: Config, run_id: str, attempt: int, basis: dict[str, str])
     result.update(_multislice(config))
     result.update(config.env)
     result.update(ours)
+    result.update({variable_of(one["name"]): one["path"] for one in config.datasets})
     own = result.get("PYTHONPATH", "")
     result["PYTHONPATH"] = f"{HOOK}:{own}" if own else str(HOOK)
     return result

@@ -11,7 +11,7 @@ from ..decide.config import Config
 from ..decide.gang_state import GATHERING, Gang
 from ..decide.member import Order
 from ..decide.run_states import ENDED, RUNNING
-from . import devices, listeners, preparation, processes, secrets, terminal
+from . import dataset_place, devices, listeners, preparation, processes, secrets, terminal
 from .cache_watch import CompileCache
 from .hand import Hand
 from .preparation import Preparation
@@ -230,7 +230,15 @@ class Readiness:
             held = devices.obstacle(self._config.paths.root)
             if held:
                 return held
-        return self._secrets.obstacle()
+        return self._secrets.obstacle() or self._without_data()
+
+    def _without_data(self) -> str:
+        """Return why a data set of the run is not there; empty when all are."""
+        lacks = (
+            dataset_place.lacking(one["name"], one["path"], one["id"])
+            for one in self._config.datasets
+        )
+        return next(filter(None, lacks), "")
 
     def _look_at_builds(self) -> None:
         """Notice that a run which has failed would find another environment."""

@@ -115,6 +115,7 @@ class Config:
     attempt_folders: bool = False  # whether each attempt writes to a folder of its own
     port: int = 0  # below the coordinator's: worker 0 hands entries of the compilation cache out
     compile_cache_bytes: int = 0
+    datasets: list[dict[str, str]] = field(default_factory=list)  # name, path and id of each
     position: int = 0
     failures_before: int = 0  # of the program, on other slices
     key: str = ""  # by which the workers of the gang know each other
@@ -168,6 +169,9 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "dict[str, Any]": dict,
     "list[str]": _texts,
     "list[int]": lambda values: [int(value) for value in values],
+    "list[dict[str, str]]": lambda entries: [
+        {str(key): str(value) for key, value in entry.items()} for entry in entries
+    ],
     "list[list[str]]": lambda lists: [_texts(values) for values in lists],
 }
 

@@ -59,6 +59,7 @@ class Slice:
         return agent
 
     def run(self, agent: Agent) -> threading.Thread:
+        agent.listen()
         thread = threading.Thread(target=agent.run, daemon=True)
         thread.start()
         return thread

@@ -110,7 +110,7 @@ TYPES = {
 }
 LISTS_OF = {"str": "texts", "dict": "entries", "int": "integers", "any": "values"}
 # What the descriptions of roles name, and what the fleet file has in its place.
-OF_OTHERS = {"venvs": "fleet_venvs", "users": "fleet_users"}
+OF_OTHERS = {"datasets": "fleet_datasets", "venvs": "fleet_venvs", "users": "fleet_users"}
 NAMES = {
     **{f"{role}_{own}": name for role in roles_in_order() for own, name in OF_OTHERS.items()},
     **FLEET_NAMES,
@@ -125,7 +125,10 @@ COMMON = {
     "cross_region": (
         "`refuse`, `allow` (`refuse`)",
         "Whether a bucket in another region than a zone of its slices is an error, or accepted.",
-        ("fleet_boards", "fleet_buckets", "fleet_queue", "fleet_runs", "fleet_self_setup"),
+        (
+            *("fleet_boards", "fleet_buckets", "fleet_datasets", "fleet_queue", "fleet_runs"),
+            "fleet_self_setup",
+        ),
     ),
     "description": (
         "text",
@@ -165,7 +168,7 @@ COMMON = {
             *("fleet_buckets", "fleet_checkpoint_buckets", "fleet_code"),
             *("fleet_secrets", "fleet_git_identities", "fleet_git_keys"),
             *("fleet_notebooks", "fleet_venvs", "fleet_boards"),
-            *("fleet_users", "fleet_shells", "fleet_queue"),
+            *("fleet_users", "fleet_shells", "fleet_queue", "fleet_datasets"),
         ),
     ),
     "state": (
@@ -245,7 +248,7 @@ def given_by_playbooks(role: str) -> set[str]:
             and fleet_name(name) not in EXAMPLES
         ):
             found.add(name)
-        if re.search(r"The default is `(tpu_vm_\w+|\w+_venvs|\w+_users)`|[Pp]laybooks? ", text):
+        if re.search(r"The default is `(tpu_vm_\w+|\w+_venvs|\w+_users|\w+_datasets)`|[Pp]laybooks? ", text):
             found.add(name)
     return found
 

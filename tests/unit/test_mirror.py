@@ -14,6 +14,7 @@ MIRRORED = {
     UNIT / "playbooks": ROOT / "playbooks",
     UNIT / "roles/training_run/run_agent": ROOT / "roles/training_run/files/run_agent",
     UNIT / "roles/run_queue/queue_agent": ROOT / "roles/run_queue/files/queue_agent",
+    UNIT / "roles/dataset/dataset_agent": ROOT / "roles/dataset/files/dataset_agent",
     ROOT / "local_cloud/tests/unit": ROOT / "local_cloud/src/tpu_local_cloud",
 }
 # Many host modules at once; the whole run agent, attacked by the run's user.

@@ -18,6 +18,7 @@ HOUSE = ROOT / "local_cloud"
 CLOUD = HOUSE / "src" / "tpu_local_cloud"
 AGENT = ROOT / "roles" / "training_run" / "files" / "run_agent"
 QUEUE_AGENT = ROOT / "roles" / "run_queue" / "files" / "queue_agent"
+DATA_AGENT = ROOT / "roles" / "dataset" / "files" / "dataset_agent"
 PLUGINS = "ansible_collections.tpu.fleet.plugins"
 PACKAGES = {
     COLLECTION: f"{PLUGINS}.module_utils",
@@ -28,6 +29,7 @@ PACKAGES = {
     CLOUD / "model": "tpu_local_cloud.model",
     AGENT: "run_agent",
     QUEUE_AGENT: "queue_agent",
+    DATA_AGENT: "dataset_agent",
 }
 ROOMS = sorted(path.parent for house in PACKAGES for path in house.glob("*/__init__.py"))
 # What runs on a worker, and the Python of the oldest that is supported: Ubuntu 22.04.
@@ -38,6 +40,7 @@ ON_WORKERS = [
     ),
     AGENT,
     QUEUE_AGENT,
+    DATA_AGENT,
 ]
 OLDEST = (3, 10)
 # What reads a clock, files or processes, or starts some.
@@ -109,6 +112,7 @@ def test_every_file_of_the_collection_is_in_a_room() -> None:
 
 def test_every_file_of_an_agent_but_its_loop_and_its_commands_is_in_a_room() -> None:
     assert {path.stem for path in AGENT.glob("*.py")} == {"__init__", "agent", "cli"}
+    assert {path.stem for path in DATA_AGENT.glob("*.py")} == {"__init__", "agent", "cli"}
     own = {path.stem for path in QUEUE_AGENT.glob("*.py")}
     assert own == {"__init__", "agent", "cli", "lead"}
 
@@ -173,7 +177,11 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def test_what_the_agents_decide_is_pure() -> None:
-    paths = [path for agent in (AGENT, QUEUE_AGENT) for path in (agent / "decide").glob("*.py")]
+    paths = [
+        path
+        for agent in (AGENT, QUEUE_AGENT, DATA_AGENT)
+        for path in (agent / "decide").glob("*.py")
+    ]
     found = {str(path): imported_modules(path) & EFFECTS for path in paths}
     assert len(found) > 20
     assert {name: words for name, words in found.items() if words} == {}

@@ -18,7 +18,7 @@ def path_of(entry: Mapping[str, Any]) -> str:
 
 
 def id_of(entry: Mapping[str, Any]) -> str:
-    """Return what tells one content of a data set from another, as it is declared.
+    """Return the id of the content of a data set, as it is declared.
 
     Where it is put, and for whom, is no part of it.
     """

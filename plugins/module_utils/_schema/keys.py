@@ -308,8 +308,8 @@ SLICE = {
     "startup_script": Key(),
     "self_setup": Key(
         "bool",
-        description="Whether its machines set themselves up at boot, as `site.yml` published it, "
-        "when no controller does. Needs `fleet_self_setup`. See [self-setup.md](self-setup.md).",
+        description="Whether its machines [set themselves up](self-setup.md) at boot when no "
+        "controller does. Needs `fleet_self_setup`.",
         default="false",
     ),
     "description": Key(),

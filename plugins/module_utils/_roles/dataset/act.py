@@ -88,7 +88,7 @@ class Stager:
         return changed
 
     def hash(self) -> str:
-        """Return by what one declaration is told from another."""
+        """Return the hash of what is declared."""
         text = json.dumps([text for text, mode in files(self.settings).values() if mode == 0o644])
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files that tell the agent of data sets on a machine what to stage. No I/O."""
+"""The files from which the agent on a machine reads what to stage. No I/O."""
 
 from __future__ import annotations
 

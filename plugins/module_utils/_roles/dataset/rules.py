@@ -12,10 +12,10 @@ from typing import Any
 from ..._core.in_zone import EXAMPLE, REMEDY, in_zone, unknown_placeholder
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
 from ..._schema.refs import absolute, known, known_user, twice_on_a_slice
-from ..._schema.values import ENTRY_NAME
+from ..._schema.values import BUCKET_NAME, ENTRY_NAME
 from ..dataset_variable import variable_of
 from ..env_secrets.rules import check_uses
-from .source import HUB, WEB, BadSource, Source, is_loopback, source_of
+from .source import BUCKET, HUB, WEB, BadSource, Source, is_loopback, source_of
 
 DATASETS = "fleet_datasets"
 _HUB_URL = "fleet_hugging_face_url"
@@ -93,9 +93,16 @@ def _on_disks(
         mount = text_of(disk, "path")
         theirs = {name for _index, name in texts_of(disk, "slices")}
         below = mount is not None and PurePosixPath(mount) in PurePosixPath(path).parents
-        if below and disk.get("read_only") is True and (not mine or mine & theirs):
+        if not below or (mine and not mine & theirs):
+            continue
+        if disk.get("read_only") is True:
             message = f"is on the disk {disk.get('name')}, which is read-only"
             remedy = "Use another path; a read-only disk is filled from one slice alone"
+            yield Problem(f"{field}.path", path, message, remedy)
+        owner = text_of(disk, "user")
+        if owner not in (None, "root"):
+            message = f"is on the disk {disk.get('name')} of {owner}, who could replace it"
+            remedy = "Use another path, or remove user from the disk"
             yield Problem(f"{field}.path", path, message, remedy)
 
 
@@ -113,6 +120,9 @@ def _check_from(field: str, entry: Mapping[str, Any]) -> list[Problem]:
         # A login in an address is not shown.
         shown = None if "login" in error.message else text
         return [Problem(f"{field}.from", shown, error.message, error.remedy)]
+    if source.kind == BUCKET and not BUCKET_NAME.fullmatch(source.address):
+        remedy = "Write gs://BUCKET/FOLDER; a bucket's name has small letters, digits and . _ -"
+        return [Problem(f"{field}.from", text, "is not the address of a bucket", remedy)]
     return _check_details(field, entry, source)
 
 

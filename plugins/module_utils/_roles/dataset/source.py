@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 BUCKET, WEB, HUB = "bucket", "web", "hub"
-_BUCKET = re.compile(r"gs://([a-z0-9][a-z0-9_.-]{1,220}[a-z0-9])(?:/(.*))?", re.DOTALL)
+_BUCKET = re.compile(r"gs://([a-z0-9_.-]+)(?:/(.*))?", re.DOTALL)
 # As the Hugging Face library writes it: hf://datasets/OWNER/NAME@REVISION/FOLDER.
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _HUB = re.compile(rf"hf://(?:(datasets|models)/)?({_PART}/{_PART})(?:@([^/\s]+))?(?:/(.*))?")

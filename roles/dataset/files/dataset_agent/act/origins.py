@@ -23,8 +23,7 @@ from .bucket_requests import Bucket, CannotLook, Denied, authorization
 _LIST_SECONDS, _TOKEN_SECONDS = 600.0, 240.0
 _FIELDS = "nextPageToken,items(name,size,generation,md5Hash,crc32c)"
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="?next"?')
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_HEX = {"sha256": re.compile(r"[0-9a-f]{64}"), "git": re.compile(r"[0-9a-f]{40}")}
+_DIGITS = {"sha256": 64, "git": 40}
 
 
 class Origin(Protocol):
@@ -121,6 +120,10 @@ def _of_bucket(told: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return ()
 
 
+def _is_digest(kind: str, text: str) -> bool:
+    return len(text) == _DIGITS[kind] and set(text) <= set("0123456789abcdef")
+
+
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -138,7 +141,7 @@ class FromWeb:
         self._checks = (("sha256", sha256),) if sha256 else ()
 
     def items(self) -> list[Item]:
-        """Ask how large it is, and what tells it from a later file there."""
+        """Ask for its size and version."""
         with web.opened(self._url) as answer:
             length = answer.headers.get("Content-Length", "")
             version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
@@ -174,7 +177,7 @@ class FromHub:
     def _commit_of_revision(self) -> str:
         told = self._asked(f"{self._api}/revision/{quote(self._source.revision, safe='')}")[0]
         found = told.get("sha") if isinstance(told, dict) else None
-        if not isinstance(found, str) or not _COMMIT.fullmatch(found):
+        if not isinstance(found, str) or not _is_digest("git", found):
             raise web.CannotGet(f"the hub names no commit of {self._source.revision}")
         return found
 
@@ -196,7 +199,7 @@ class FromHub:
         large = told.get("lfs")
         kind, about = ("sha256", large) if isinstance(large, dict) else ("git", told)
         digest, length = str(about.get("oid") or ""), _whole(about.get("size"))
-        checks = ((kind, digest),) if _HEX[kind].fullmatch(digest) else ()
+        checks = ((kind, digest),) if _is_digest(kind, digest) else ()
         own = path.rpartition("/")[2] if path == wanted else path[len(wanted) :].lstrip("/")
         return Item(own, length, path, digest or self._commit, checks)
 

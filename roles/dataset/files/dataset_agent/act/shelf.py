@@ -149,7 +149,7 @@ class Shelf:
                     Path(root).rmdir()
 
     def progress(self, every: float = 2.0) -> None:
-        """Tell how far it is, at most once in so many seconds."""
+        """Write how far it is, at most once in so many seconds."""
         if time.monotonic() - self._written >= every:
             of = f" of {size(self.bytes)}" if self.bytes else ""
             self.tell(STAGING, f"{size(self.here())}{of} are here")

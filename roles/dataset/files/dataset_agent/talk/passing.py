@@ -102,7 +102,7 @@ class Neighbour:
             raise web.CannotGet(text) from None
 
     def items(self, told: Told, start: int) -> list[Item]:
-        """Return the files that it has as what is to be brought."""
+        """Return the files that it has, by their numbers there."""
         return [
             Item(one.path, one.size, str(start + number), one.sha256, (("sha256", one.sha256),))
             for number, one in enumerate(told.files)

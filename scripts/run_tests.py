@@ -102,6 +102,7 @@ API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 #   in to the accounts; tests/cloud/apply has drift, check mode and secrets.
 # - tests/machines/hostile_user declares each of these but ray_cluster and notebook_server, for a
 #   person who replaces their files; its boards are those of tensorboard_server.
+# - tests/unit/roles/dataset has the agent of dataset, as a slice of four on this computer.
 # - tests/cloud/modules has code_checkout and python_env, tests/cloud/run_agent has training_run,
 #   tests/unit/roles/test_definitions.py has the services of ray_cluster and notebook_server, which
 #   the same code starts as those boards. JupyterLab is a hundred packages on each of two machines.
@@ -110,9 +111,9 @@ API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
 NIGHT_SCENARIOS = tuple(
     f"--exclude={role}"
     for role in (
-        *("code_checkout", "env_secrets", "git_access", "host_base", "notebook_server"),
-        *("python_env", "ray_cluster", "run_queue", "tensorboard_server", "training_run"),
-        *("user_accounts", "user_shell", "without_declarations"),
+        *("code_checkout", "dataset", "env_secrets", "git_access", "host_base"),
+        *("notebook_server", "python_env", "ray_cluster", "run_queue", "tensorboard_server"),
+        *("training_run", "user_accounts", "user_shell", "without_declarations"),
     )
 )
 

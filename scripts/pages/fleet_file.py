@@ -248,7 +248,9 @@ def given_by_playbooks(role: str) -> set[str]:
             and fleet_name(name) not in EXAMPLES
         ):
             found.add(name)
-        if re.search(r"The default is `(tpu_vm_\w+|\w+_venvs|\w+_users|\w+_datasets)`|[Pp]laybooks? ", text):
+        if re.search(
+            r"The default is `(tpu_vm_\w+|\w+_(datasets|venvs|users))`|[Pp]laybooks? ", text
+        ):
             found.add(name)
     return found
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import share
+from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent import file_server, share
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.store import Store, StoreError
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.talk import Line
 
@@ -89,7 +89,7 @@ def test_only_peers_are_answered_and_each_a_few_times_at_once(tmp_path: Path) ->
     with contextlib.ExitStack() as stack:
         assert answered(stack.enter_context(begin("127.0.0.3"))) == b""
         # They say nothing more: each has a thread.
-        for _number in range(share._MOST_REQUESTS):
+        for _number in range(file_server.MOST_REQUESTS):
             stack.enter_context(begin("127.0.0.2"))
         assert answered(stack.enter_context(begin("127.0.0.2"))) == b""
     # They are gone.

@@ -173,3 +173,21 @@ def test_what_cannot_be_started_is_tried_again_and_is_no_failure(
     away.rename(worker.tmux)
     harness.wait_until(lambda: worker.status().get("state") == "running", "the run")
     assert kept(worker)["failures"] == []
+
+
+def test_a_run_waits_for_its_data_sets_on_every_worker(gang: Make, tmp_path: Path) -> None:
+    path = tmp_path / "set"
+    declared = [{"name": "words", "path": str(path), "id": "0123456789abcdef"}]
+    says = 'test -f "$TPU_FLEET_DATASET_WORDS/a" || exit 1; exec sleep 1000'
+    workers = gang(says, datasets=declared, retries=0)
+    for worker in workers:
+        worker.up()
+    told = "worker 0: data set words: it is not staged yet"
+    harness.wait_until(lambda: told in workers[0].status().get("reason", ""), told)
+    folder = tmp_path / ".set.dataset"
+    (folder / "0123456789abcdef").mkdir(parents=True)
+    (folder / "0123456789abcdef" / "a").touch()
+    (folder / "current").symlink_to("0123456789abcdef")
+    path.symlink_to(".set.dataset/current")
+    workers[0].wait_running(1)
+    assert kept(workers[0])["failures"] == []

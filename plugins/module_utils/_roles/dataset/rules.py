@@ -78,7 +78,15 @@ def _check_place(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) 
     problems = absolute(field, entry, "path")
     if not problems and (PurePosixPath(path).name == "" or ".." in path.split("/")):
         problems.append(Problem(f"{field}.path", path, "is no folder of its own", _PATHS))
-    return [*problems, *_on_disks(data, field, entry, path)]
+    return [*problems, *_on_disks(data, field, entry, path), *_inside(data, field, path)]
+
+
+def _inside(data: Mapping[str, Any], field: str, path: str) -> Iterator[Problem]:
+    for _field, other in entries(data, DATASETS):
+        outer = text_of(other, "path")
+        if outer and PurePosixPath(outer) in PurePosixPath(path).parents:
+            message = f"is inside of the data set {other.get('name')}"
+            yield Problem(f"{field}.path", path, message, "Put it beside that")
 
 
 _PATHS = "Use a path such as /mnt/data/imagenet or /dev/shm/imagenet"

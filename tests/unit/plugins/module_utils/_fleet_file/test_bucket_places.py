@@ -29,6 +29,10 @@ DATA: dict[str, Any] = {
     "fleet_buckets": [{"bucket": "mounted", "path": "/mnt/m", "cross_region": "allow"}],
     "fleet_boards": [{"logs": {"lm": "gs://logs/lm", "own": "/var/log"}, "slices": ["solo"]}],
     "fleet_self_setup": {"bucket": "gs://setup/fleet"},
+    "fleet_datasets": [
+        {"name": "a", "from": "gs://sets-{region}/a", "slices": ["solo"]},
+        {"name": "b", "from": "hf://lab/b"},
+    ],
     "fleet_queue": {"bucket": "gs://queue/q", "slices": ["solo"]},
 }
 
@@ -42,6 +46,7 @@ def test_all_places_of_a_fleet_file() -> None:
         "fleet_buckets[0].bucket": "gs://mounted",
         "fleet_boards[0].logs.lm": "gs://logs/lm",
         "fleet_self_setup.bucket": "gs://setup/fleet",
+        "fleet_datasets[0].from": "gs://sets-{region}/a",
         "fleet_queue.bucket": "gs://queue/q",
     }
     assert found["fleet_runs[0].command"].slices == ("two",)
@@ -67,7 +72,7 @@ def test_a_slice_may_be_in_all_its_zones() -> None:
 def test_the_buckets_are_those_of_the_zones() -> None:
     assert Places.declared(DATA).buckets() == [
         *("data", "lab-europe-west4", "lab-us-east1", "logs", "logs-europe-west4-b"),
-        *("logs-us-east1-c", "mounted", "queue", "setup"),
+        *("logs-us-east1-c", "mounted", "queue", "sets-us-central2", "setup"),
     ]
 
 

@@ -54,6 +54,13 @@ def test_an_attempt_with_a_folder_of_its_own() -> None:
     assert found["TPU_FLEET_RESTORE_DIR"] == ""
 
 
+def test_the_paths_of_data_sets() -> None:
+    sets = [{"name": "c4-en", "path": "/mnt/c4", "id": "0"}, {"name": "b", "path": "/b", "id": "1"}]
+    given = config.parse({**PUBLIC, "datasets": sets}, {"TPU_FLEET_DATASET_B": "lie"})
+    found = environment.of_program(given, "demo-1", 1, as_user.environment_of(ALICE))
+    assert (found["TPU_FLEET_DATASET_C4_EN"], found["TPU_FLEET_DATASET_B"]) == ("/mnt/c4", "/b")
+
+
 SEVERAL = {"slices": [["10.0.0.2", "10.0.0.3"], ["10.1.0.2", "10.1.0.3"]], "megascale_port": 25001}
 
 

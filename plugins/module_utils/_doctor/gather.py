@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .._apply_agent.wish import AT_BOOT
-from .._host import chip_holders, port_test, worker_ports
+from .._host import chip_holders, dataset_place, port_test, worker_ports
 from .._host.as_user import UserError, account_of, as_user, foreign, run
 from .._host.chip_holders import Holder, user_name
 from .._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
@@ -120,6 +120,26 @@ def self_setup(place: Place) -> Dict[str, Any]:
     running = _json(Path(place.state_dir) / "apply" / "running.json") or {}
     status = _json(Path(place.state_dir) / "self-setup.json") or {}
     return {"status": status, "alone": running.get("who") == AT_BOOT}
+
+
+def datasets() -> Dict[str, Any]:
+    """Read which data sets are declared, what is there of them, and whether they are staged."""
+    declared = (_json(Path("/etc/tpu-fleet/datasets.json")) or {}).get("datasets") or []
+    found = []
+    for entry in declared:
+        name, path, content = (str(entry.get(key)) for key in ("name", "path", "id"))
+        said = dataset_place.status_of(name)
+        is_of_it = said.get("id") == content
+        found.append(
+            {
+                "name": name,
+                "there": dataset_place.Place(path).has(content),
+                "state": said.get("state") if is_of_it else "",
+                "says": str(said.get("says") or "") if is_of_it else "",
+            }
+        )
+    alive = told("systemctl", "is-active", dataset_place.UNIT).strip() if found else ""
+    return {"sets": found, "alive": alive in ("active", "activating")}
 
 
 def reboot() -> Dict[str, Any]:

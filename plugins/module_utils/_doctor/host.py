@@ -54,6 +54,7 @@ def _gathered(
         "boot": gather.boot,
         "marker": partial(gather.marker, place),
         "self_setup": partial(gather.self_setup, place),
+        "datasets": gather.datasets,
         "reboot": gather.reboot,
         "synchronized": gather.synchronized,
         "tpu_logs": gather.tpu_logs,

@@ -87,6 +87,18 @@ def _self_setup(facts: Facts) -> Iterator[Hit]:
         yield hit("without", what=listed(without), host=host)
 
 
+def _datasets(facts: Facts) -> Iterator[Hit]:
+    for one in facts["datasets"]["sets"]:
+        if one["there"]:
+            yield fine(f"{one['name']} is there", one["name"])
+        elif one["state"] == "failed":
+            yield hit("failed", subject=one["name"], name=one["name"], why=one["says"])
+        elif not facts["datasets"]["alive"]:
+            yield hit("stopped", subject=one["name"], name=one["name"], host=facts["host"]["name"])
+        else:
+            yield fine(f"{one['name']}: {one['says']}", one["name"])
+
+
 def _reboot(facts: Facts) -> Iterator[Hit]:
     pending = facts["reboot"]
     if pending["required"]:
@@ -255,6 +267,22 @@ CHECKS: Tuple[Check, ...] = (
             ),
         },
         ("self_setup",),
+    ),
+    Check(
+        "datasets",
+        WORKER,
+        "fleet_datasets: whether each is there, or comes",
+        _datasets,
+        {
+            "failed": Case(
+                FAIL,
+                "data set {name} cannot be staged and is tried again: {why}",
+                "Correct fleet_datasets, or what it names. Read: "
+                "journalctl -u tpu-fleet-datasets.service",
+            ),
+            "stopped": Case(WARN, "data set {name} is not there, and nothing stages it", APPLY),
+        },
+        ("datasets",),
     ),
     Check(
         "reboot",

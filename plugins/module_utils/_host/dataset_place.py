@@ -25,6 +25,7 @@ from typing import Any
 from .as_user import UserError, give_folder, read_plain, refuse_foreign
 
 ACCOUNT = "tpu-fleet-data"
+UNIT = "tpu-fleet-datasets.service"
 STATUS = Path("/run/tpu-fleet/datasets")
 RESERVE = 256 << 20
 """Bytes of a disk that the rest of the machine keeps."""

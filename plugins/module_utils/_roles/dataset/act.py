@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ..._host.as_user import PATH, account_of, foreign
-from ..._host.dataset_place import ACCOUNT, RESERVE, Place
+from ..._host.dataset_place import ACCOUNT, RESERVE, UNIT, Place
 from ..._host.state import read_text, write_atomically
 from ..._host.work import Failed, Run, difference
 from ..dataset_paths import ROOT
-from .plan import RECORD, UNIT, UNIT_FILE, files, here
+from .plan import RECORD, UNIT_FILE, files, here
 
 
 class Stager:

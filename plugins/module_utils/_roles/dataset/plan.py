@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._core.in_zone import in_zone
+from ..._host.dataset_place import UNIT
 from ..dataset_paths import id_of, path_of
 from ..here import on_slice
 
 CONFIG = "/etc/tpu-fleet/datasets.json"
 KEY = "/etc/tpu-fleet/datasets.key"
-UNIT = "tpu-fleet-datasets.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 RECORD = "/var/lib/tpu-fleet/datasets.json"
 _TEXT = """\

@@ -70,6 +70,7 @@ RUN = {
     "told_to_stop": False,
     "stopped_by": "",
 }
+DATA = {"name": "c4", "there": False, "state": "staging", "says": "1 of 2 GiB are here"}
 HOLDER = {"pid": 7, "user": "carol", "command": "python x.py", "devices": "/dev/accel0"}
 LOCK = {"path": "/x/libtpu_lockfile", "owner": "root", "mode": 0o644, "sticky": True}
 LOOK = {"venv": "jax", "framework": "jax", "chips": 4, "error": "", "timeout": ""}
@@ -81,6 +82,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "host": {"name": "solo", "boot_id": "b1", "container": "", "python": "3.10.12"},
         "boot": {"busy": [], "failed": []},
         "self_setup": {"status": {}, "alone": False},
+        "datasets": {"sets": [], "alive": False},
         "marker": {"ready": "b1", "state": {"applied": {"host_base": {}}}},
         "reboot": {"required": False, "packages": []},
         "clock": {"ahead": 0.4, "synchronized": True},
@@ -140,6 +142,13 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ),
     # A controller was here since.
     ({"self_setup": {"status": {"state": "done", "without": ["keys"]}, "alone": False}}, []),
+    ({"datasets": {"sets": [DATA], "alive": True}}, []),
+    ({"datasets": {"sets": [{**DATA, "there": True, "state": ""}], "alive": False}}, []),
+    ({"datasets": {"sets": [DATA], "alive": False}}, ["datasets stopped warn"]),
+    (
+        {"datasets": {"sets": [{**DATA, "state": "failed"}], "alive": True}},
+        ["datasets failed fail"],
+    ),
     ({"reboot": {"required": True, "packages": ["linux"]}}, ["reboot pending warn"]),
     ({"clock": {"ahead": 4.9, "synchronized": None}}, []),
     ({"clock": {"ahead": -5.0, "synchronized": True}}, ["clock off warn"]),

@@ -92,9 +92,9 @@ def test_what_is_no_longer_declared_is_removed_if_the_role_made_it(machine: Mach
     assert sorted(path.name for path in (machine.folder / "data").iterdir()) == [
         ".kept.dataset", ".mine.dataset", "kept", "mine",
     ]  # fmt: skip
-    assert ["systemctl", "stop", plan.UNIT] in machine.commands
+    assert ["systemctl", "stop", act.UNIT] in machine.commands
     machine.stager().apply()
-    assert ["systemctl", "disable", "--now", plan.UNIT] in machine.commands
+    assert ["systemctl", "disable", "--now", act.UNIT] in machine.commands
     left = {Path(path).name for path in (plan.CONFIG, plan.KEY, plan.UNIT_FILE, plan.RECORD)}
     assert not left & {path.name for path in machine.folder.iterdir()}
 

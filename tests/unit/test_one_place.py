@@ -13,7 +13,6 @@ WIRE = ("plugins/module_utils/_wire/transport.py", "plugins/module_utils/_wire/c
 LOOK = "roles/training_run/files/run_agent/act/bucket_look.py"
 REQUESTS = "roles/training_run/files/run_agent/act/bucket_requests.py"
 FIELDS = "plugins/module_utils/_google/checkpoints.py"
-DATA = "roles/dataset/files/dataset_agent/act/origins.py"
 QUEUE = "roles/run_queue/files/queue_agent/act/bucket.py"
 QUEUE_HERE = "src/tpu_fleet/queue/bucket.py"
 VALUES = ("plugins/module_utils/_schema/values.py",)
@@ -31,7 +30,7 @@ def product() -> Iterator[Path]:
     ("what", "places"),
     [
         # The pages of lists; the agents have no client of the collection on their machine.
-        (r"nextPageToken|pageToken", (*WIRE, LOOK, REQUESTS, QUEUE, QUEUE_HERE, FIELDS, DATA)),
+        (r"nextPageToken|pageToken", (*WIRE, LOOK, REQUESTS, QUEUE, QUEUE_HERE, FIELDS)),
         # How often a request is sent whose answer was lost.
         (r"\bretry\.(tries|backoff)\b", WIRE),
         # Which files are chips.

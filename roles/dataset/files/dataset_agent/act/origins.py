@@ -21,7 +21,9 @@ from . import web
 from .bucket_requests import Bucket, CannotLook, Denied, authorization
 
 _LIST_SECONDS, _TOKEN_SECONDS = 600.0, 240.0
-_FIELDS = "nextPageToken,items(name,size,generation,md5Hash,crc32c)"
+_ABOUT = "name,size,generation,md5Hash,crc32c"
+# More objects than a data set may have.
+_MOST_PAGES = 2000
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="?next"?')
 _DIGITS = {"sha256": 64, "git": 40}
 
@@ -60,7 +62,8 @@ class FromBucket:
             self._config.storage, self._config.metadata, self._source.address, _LIST_SECONDS
         )
         try:
-            found = [item for one in self._pages(bucket) if (item := self._item(one, wanted))]
+            objects = bucket.items_below(wanted, _MOST_PAGES, _ABOUT)
+            found = [item for one in objects if (item := self._item(one, wanted))]
         except Denied as error:
             raise web.Refused(403, str(error)) from None
         except CannotLook as error:
@@ -69,19 +72,10 @@ class FromBucket:
             bucket.close()
         return found
 
-    def _pages(self, bucket: Bucket) -> Iterator[dict[str, Any]]:
-        query = {"prefix": self._source.folder, "maxResults": "1000", "fields": _FIELDS}
-        while True:
-            page = bucket.found(f"?{urlencode(query)}")
-            if page is None:
-                raise web.Refused(404, f"there is no bucket {self._source.address}")
-            yield from (one for one in _list(page.get("items")) if isinstance(one, dict))
-            if not page.get("nextPageToken"):
-                return
-            query["pageToken"] = str(page["nextPageToken"])
-
-    def _item(self, told: dict[str, Any], wanted: str) -> Item | None:
+    def _item(self, told: Any, wanted: str) -> Item | None:
         """Return an object as a file; None for what stands for a folder, or is beside it."""
+        if not isinstance(told, dict):
+            return None
         name = str(told.get("name") or "")
         path = name[len(wanted) :].lstrip("/") if name != wanted else name.rpartition("/")[2]
         inside = not wanted or name == wanted or name.startswith(f"{wanted}/")

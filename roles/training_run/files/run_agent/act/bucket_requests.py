@@ -191,9 +191,14 @@ class Bucket:
             raise CannotLook(f"{self._server.name} gives no JSON")
         return found
 
-    def items_below(self, prefix: str, most_pages: int) -> Iterator[Any]:
-        """Yield name, size and time of the objects whose names begin so, as JSON has them."""
-        fields, token, page = "items(name,size,updated),nextPageToken", "", 0
+    def items_below(
+        self, prefix: str, most_pages: int, about: str = "name,size,updated"
+    ) -> Iterator[Any]:
+        """Yield name, size and time of the objects whose names begin so, as JSON has them.
+
+        What else is wanted of each is said with `about`.
+        """
+        fields, token, page = f"items({about}),nextPageToken", "", 0
         while page == 0 or (token and page < most_pages):
             more = {"pageToken": token} if token else {}
             answer = self.found(f"?{urlencode({'prefix': prefix, 'fields': fields, **more})}") or {}

@@ -97,6 +97,14 @@ class Processes:
         # One that has ended keeps its handlers until its parent has looked.
         return bool(caught) and lines.get("State", "").split()[:1] not in (["Z"], ["X"])
 
+    def is_python(self, pid: int) -> bool:
+        """Return whether a process is an interpreter: Go's runtime, for one, catches all signals."""
+        try:
+            program = os.readlink(str(self.proc / str(pid) / "exe"))  # noqa: PTH115 - no path
+        except OSError:
+            return False
+        return Path(program).name.startswith("python")
+
     def command(self, pid: int) -> str:
         """Return the command line of a process."""
         try:
@@ -127,7 +135,8 @@ class Recording:
             raise Refused(f"{run} is {state} here, and only a running program has a profile")
         marks = {"TPU_FLEET_RUN": run, "TPU_FLEET_PROGRESS": str(self.memory / "progress.json")}
         found = self.processes.of(marks)
-        self.pids = [pid for pid in found if self.processes.catches(pid)][:MOST_PROCESSES]
+        catching = [pid for pid in found if self.processes.catches(pid)]
+        self.pids = [pid for pid in catching if self.processes.is_python(pid)][:MOST_PROCESSES]
         if not self.pids:
             raise Refused(self._why_none(found))
 

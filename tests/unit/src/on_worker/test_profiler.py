@@ -72,7 +72,13 @@ class Worker:
         (self.modules / "jax/_src/__init__.py").write_text("")
         (self.modules / "jax/_src/xla_bridge.py").write_text("_backends = {}\n")
 
-    def start(self, code: str, hook: Path = FILES / "python_hook", **more: str) -> int:
+    def start(
+        self,
+        code: str,
+        hook: Path = FILES / "python_hook",
+        interpreter: str = sys.executable,
+        **more: str,
+    ) -> int:
         """Start a program of the run, and wait until it says that it is ready."""
         marks = {
             "TPU_FLEET_RUN": "digits",
@@ -82,7 +88,7 @@ class Worker:
         }
         environment = {"PATH": os.environ["PATH"], **marks, **more}
         process = subprocess.Popen(
-            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+            [interpreter, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
         )
         self.programs.append(process)
         assert process.stdout is not None
@@ -182,6 +188,12 @@ def test_a_program_that_began_without_the_hook_is_never_signalled(worker: Worker
     assert refused["refused"].startswith("its attempt began before this version")
     assert "tpu-fleet retry digits" in refused["refused"]
     assert lives(worker)
+
+
+def test_a_program_that_is_no_python_and_catches_the_signal_is_not_asked(worker: Worker) -> None:
+    worker.start(f"trap : {SIGNAL}; echo ready; read -r -t 100", interpreter="/bin/bash")
+    (refused, _end) = worker.ask()
+    assert refused["refused"].startswith("none of its processes has imported JAX")
 
 
 def test_no_process_and_a_run_that_does_not_run(worker: Worker) -> None:

@@ -98,7 +98,7 @@ class Processes:
         return bool(caught) and lines.get("State", "").split()[:1] not in (["Z"], ["X"])
 
     def is_python(self, pid: int) -> bool:
-        """Return whether a process is an interpreter: Go's runtime, for one, catches all signals."""
+        """Return whether a process is a Python; programs of Go catch all signals."""
         try:
             program = os.readlink(str(self.proc / str(pid) / "exe"))  # noqa: PTH115 - no path
         except OSError:

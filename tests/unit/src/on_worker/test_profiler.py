@@ -191,7 +191,9 @@ def test_a_program_that_began_without_the_hook_is_never_signalled(worker: Worker
 
 
 def test_a_program_that_is_no_python_and_catches_the_signal_is_not_asked(worker: Worker) -> None:
-    worker.start(f"trap : {SIGNAL}; echo ready; read -r -t 100", interpreter="/bin/bash")
+    worker.start(
+        f"trap : {SIGNAL}; echo ready; while :; do sleep 0.2; done", interpreter="/bin/bash"
+    )
     (refused, _end) = worker.ask()
     assert refused["refused"].startswith("none of its processes has imported JAX")
 

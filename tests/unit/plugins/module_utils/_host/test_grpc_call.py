@@ -47,7 +47,7 @@ def answering(*parts: bytes, endless: bool = False) -> Iterator[int]:
         thread.join()
 
 
-def call(port: int, seconds: float = 2.0) -> bytes:
+def call(port: int, seconds: float = 20.0) -> bytes:
     return grpc_call.call(port, "/a.B/C", b"x", time.monotonic() + seconds)
 
 
@@ -91,7 +91,7 @@ def test_an_endless_answer_is_cut_off() -> None:
 def dripping(line: socket.socket) -> None:
     line.sendall(GREETING)
     with contextlib.suppress(OSError):
-        for _ in range(100):
+        for _ in range(400):
             line.sendall(b"\0")
             time.sleep(0.05)
 
@@ -104,6 +104,6 @@ def test_a_slow_answer_ends_in_time(what: Callable[[socket.socket], object]) -> 
         began = time.monotonic()
         with pytest.raises(socket.timeout):
             call(server.getsockname()[1], 0.2)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
         server.close()
         thread.join()

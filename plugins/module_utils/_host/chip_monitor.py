@@ -20,8 +20,8 @@ from .grpc_call import NoAnswer, Refused, call
 from .listeners import name_of, of_port
 
 PORT = 8431
-SECONDS = 2.0
-"""How long all calls of one look may take together."""
+SECONDS, LONGER = 2.0, 5.0
+"""How long all calls of one look may take together; and where nothing waits for it."""
 SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService/"
 DUTY_CYCLE, USED, TOTAL, IDLE = (
     "duty_cycle_percent", "memory_used_bytes", "memory_bytes", "idle_seconds"
@@ -249,7 +249,7 @@ def look(
         return {"reached": False}
 
 
-def figures(uids: set[int], port: int = PORT, seconds: float = SECONDS) -> dict[str, Any]:
+def figures(uids: set[int], port: int = PORT, seconds: float = LONGER) -> dict[str, Any]:
     """Return the metrics by device alone, if one of these users has the port; else nothing.
 
     Nothing either where no program answers, or not with metrics.

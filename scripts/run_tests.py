@@ -73,6 +73,7 @@ SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
 # newer versions; each of them makes a venv first.
 NIGHT_SANITY = ("pylint", "pep8", "import", "changelog", "yamllint")
 STORIES = "tests/machines/stories"
+DATASETS = f"{STORIES}/test_datasets.py"
 WHY = ("tests/machines/why", "tests/cloud/run_agent/test_why_hangs.py")
 RUNS = (f"{STORIES}/test_runs.py", f"{STORIES}/test_zombies.py")
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
@@ -334,6 +335,8 @@ MORE = (
         pytest("-x", "tests/machines/buckets"),
         tests=(*PRODUCT, "tests/machines/buckets", "tests/worlds/chaos/on_machine"),
     ),
+    # Four machines, which read one bucket: about five minutes.
+    Stage("datasets", pytest("-x", DATASETS), tests=(*PRODUCT, DATASETS)),
     # Five small machines, of which two are lost and created again: about ten minutes.
     Stage("queue", pytest("-x", "tests/machines/queue"), tests=(*PRODUCT, "tests/machines/queue")),
     Stage(

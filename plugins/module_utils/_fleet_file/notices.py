@@ -30,6 +30,7 @@ NOTICED = (
     "fleet_disks",
     "fleet_shares",
     "fleet_buckets",
+    "fleet_datasets",
     "fleet_runs",
     "fleet_venvs",
     *(f"fleet_{framework}_version" for framework in DEFAULT_VERSIONS),
@@ -61,6 +62,7 @@ def notices(data: Data, now: datetime) -> list[Notice]:
         _no_account(data),
         _shared_accounts(data),
         _unknown_releases(data),
+        _unchecked_files(data),
     )
     return [notice for some in found for notice in some]
 
@@ -224,6 +226,17 @@ def _shared_accounts(data: Data) -> Iterator[Notice]:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - 3} others" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
+
+
+# -- data sets ---------------------------------------------------------------------------------
+
+
+def _unchecked_files(data: Data) -> Iterator[Notice]:
+    """Yield the data sets of which nothing but the length is checked."""
+    for field, entry in entries(data, "fleet_datasets"):
+        if (text_of(entry, "from") or "").startswith("http") and not entry.get("sha256"):
+            message = f"data set {entry.get('name')} has no sha256, so a changed file is taken"
+            yield Notice(f"{field}.sha256", message, "Write what sha256sum prints of the file")
 
 
 # -- frameworks --------------------------------------------------------------------------------

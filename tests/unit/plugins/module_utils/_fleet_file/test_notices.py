@@ -156,6 +156,13 @@ def test_a_run_that_moves_to_another_region_begins_there() -> None:
     assert told(fleet_slices=[two], fleet_runs=[{**run, "checkpoint_dir": "gs://lab/lr3"}]) == []
 
 
+def test_a_file_of_the_web_whose_checksum_is_not_known() -> None:
+    web = {"name": "words", "from": "https://example.org/words"}
+    sets = [web, {**web, "sha256": "0" * 64}, {"name": "c4", "from": "gs://lab/c4"}]
+    (line,) = told(fleet_datasets=sets)
+    assert line.startswith("fleet_datasets[0].sha256: data set words has no sha256, so a changed")
+
+
 def test_a_release_that_is_newer_than_the_table_is_a_warning() -> None:
     jax = {"name": "jax", "path": "/opt/venvs/jax", "framework": "jax"}
     (line,) = told(fleet_venvs=[{**jax, "framework_version": "0.99.0"}])

@@ -98,7 +98,7 @@ AWAY = {
     "fleet_build_tries": 1,
 }
 # What playbooks make: files of people that they pack, and the keys of runs, which this story knows.
-MADE = {"user_shell_snapshots", "training_run_keys", "run_queue_key"}
+MADE = {"user_shell_snapshots", "training_run_keys", "run_queue_key", "dataset_key"}
 # Where a secret may be, and whose the file is.
 OWN_FILES = {
     "/etc/tpu-fleet/secrets/own.env": "alice",

@@ -127,6 +127,8 @@ class Agent:
             wanted |= {item.path for item in items}
             start += len(items)
             if told.done:
+                if not wanted:
+                    raise Later("it lost the list of its files: remove the data set, and apply")
                 shelf.finish(wanted)
                 return
             if told.state == FAILED:

@@ -117,7 +117,7 @@ class Neighbour:
 
 def _told(said: Mapping[str, Any]) -> Told:
     files = [Whole(str(path), int(size), str(digest)) for path, size, digest in said["files"]]
-    if not all(is_plain(one.path) for one in files):
-        raise ValueError("a name that leads elsewhere")
+    if not all(is_plain(one.path) and one.size >= 0 for one in files):
+        raise ValueError("no file of a data set")
     texts = (str(said["state"]), str(said["says"]))
     return Told(files, said["done"] is True, *texts, int(said["files_of"]), int(said["bytes_of"]))

@@ -1,0 +1,48 @@
+"""Files for other workers, from where an earlier answer ended. test_share.py has who may ask."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host.file_server import (
+    FileServer,
+    of_files,
+)
+
+CONTENT = bytes(range(256)) * 100
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FileServer]:
+    (tmp_path / "a").write_bytes(CONTENT)
+    found = FileServer(("127.0.0.1", 0), ["127.0.0.1"], of_files([tmp_path / "a"]))
+    found.begin()
+    yield found
+    found.end()
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "status", "body"),
+    [
+        ("/a", "", 200, CONTENT),
+        ("/a", "bytes=25000-", 206, CONTENT[25000:]),
+        ("/a", "bytes=25600-", 206, b""),
+        ("/a", "bytes=25601-", 416, None),
+        ("/a", "bytes=-7", 200, CONTENT),
+        ("/b", "", 404, None),
+        ("/../a", "", 404, None),
+    ],
+)
+def test_a_file_or_its_rest(
+    server: FileServer, path: str, asked: str, status: int, body: bytes | None
+) -> None:
+    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    line.request("GET", path, headers={"Range": asked} if asked else {})
+    answer = line.getresponse()
+    assert answer.status == status
+    if body is not None:
+        assert answer.read() == body
+    line.close()

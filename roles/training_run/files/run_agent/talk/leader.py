@@ -142,7 +142,13 @@ class Leader:
         """Say what may keep the program from its first step."""
         shut = reports.shut(self.gang, seen) if self.gang.phase == RUNNING else []
         opened = [f"worker {worker} has not opened its chips, the others have" for worker in shut]
-        return "; ".join(part for part in (*opened, self._unreached(seen)) if part)
+        failed = [
+            f"the chips of worker {worker} failed {len(times)} start{'s' if times[1:] else ''} "
+            f"before: {self.gang.chips_said.get(worker, '')}"
+            for worker, times in sorted(self.gang.bad_chips.items())
+            if self.gang.phase == RUNNING
+        ]
+        return "; ".join(part for part in (*failed, *opened, self._unreached(seen)) if part)
 
     def _unreached(self, seen: gang_state.Reports) -> str:
         """Say which workers cannot reach which ports of others that are there."""

@@ -152,3 +152,17 @@ def test_while_the_disk_is_full_the_status_is_elsewhere(machine: Machine) -> Non
     ]
     newer.write_text("half of")
     assert found | machine.metrics() != found, "what can be read counts"
+
+
+def test_the_time_of_an_attempt_is_told_by_its_parts(machine: Machine) -> None:
+    parts, kinds = {"wait": 2.5, "compile": 20.0}, {"step": 60.0, "save": True, "data": "x"}
+    machine.status("a", {"run": "a", "state": "running", "start_parts": parts, "inside": kinds})
+    machine.status("b", {"run": "b", "state": "running", "start_parts": [], "inside": None})
+    found = {
+        key: v for key, v in machine.metrics().items() if "_seconds{" in key and "age" not in key
+    }
+    assert {key: v for key, v in found.items() if "tpu_fleet_run" in key} == {
+        'tpu_fleet_run_start_seconds{part="compile",run="a",worker="1"}': "20.0",
+        'tpu_fleet_run_start_seconds{part="wait",run="a",worker="1"}': "2.5",
+        'tpu_fleet_run_attempt_seconds{kind="step",run="a",worker="1"}': "60.0",
+    }

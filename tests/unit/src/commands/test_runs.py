@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from tpu_fleet.commands import runs as runs_command
 from tpu_fleet.commands.many import Many
-from tpu_fleet.commands.runs import USE, as_data, cells_of, described, table_of
+from tpu_fleet.commands.runs import USE, as_data, cells_of, described, table_of, times_of
 from tpu_fleet.commands.status import Row
 from tpu_fleet.history.look import answers_seen
 from tpu_fleet.history.record import stories
@@ -68,6 +68,24 @@ def row(*statuses: dict[str, Any], hosts: tuple[str, ...] = ("pair-w0", "pair-w1
     views = views_of(runs)
     found = zip(map(cells_of, views), views, strict=True)
     return [[*cells[:8], *cells[8 + len(USE) : -1], one.why] for cells, one in found]
+
+
+def test_the_slowest_worker_tells_of_the_start() -> None:
+    parts = {"wait": 2.0, "prepare": 1.0, "compile": 20.0, "first_step": 4.0}
+    slow = {"worker": 1, "start_parts": {**parts, "compile": 30.0}, "start_counts": {"programs": 3}}
+    fast = {"worker": 0, "start_parts": parts, "inside": {"init": 5.0, "step": 95.0, "x": 1.0}}
+    runs = []
+    for host, status in (("pair-w0", fast), ("pair-w1", slow)):
+        told = json.dumps({**ANSWER, "runs": [{**STATUS, **status}]}).encode()
+        runs += understood(KNOWN, Result(host, Kind.DONE, 0, value=told))[1]
+    (view,) = views_of(runs)
+    assert times_of(view) == [
+        "digits on pair, attempt 2: first step after 35 s, after a wait of 2.0 s: "
+        "prepare 1.0 s, compile 30 s (0 of 3 programs from the cache), the rest 4.0 s",
+        "digits on pair, attempt 2: step 95.0 %, init 5.0 %",
+    ]
+    assert described(view)["start_parts"]["compile"] == 30.0
+    assert described(view)["seconds_by_kind"] == {"init": 5.0, "step": 95.0}
 
 
 def test_submitted_runs_are_marked_beside_declared_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -258,3 +259,49 @@ def test_what_the_next_machine_writes_is_no_sign_of_life_of_the_one_before() -> 
     ]
     first, _second = told(events, steps=steps)
     assert (first.kind, first.ended, first.down) == ("preempted", 290, 580)
+
+
+PARTS = {"wait": 2.0, "prepare": 1.0, "import": 3.0, "compile": 20.0, "first_step": 6.0}
+INSIDE = {"init": 10.0, "restore": 0.0, "compile": 20.0, "data": 5.0, "save": 5.0, "step": 60.0}
+
+
+def run_with(events: list[Event], now: float = 300.0, **view: Any) -> RunStory:
+    facts = {"pair/digits": (now, {"attempt": 2, "state": "running", **view})}
+    seen = [Span("run", "pair/digits", {"state": "running", "attempt": 2}, 100, now)]
+    (run,) = runs_of(events, seen, [], {}, facts, 0.0, now)
+    return run
+
+
+def test_goodput_is_without_what_an_attempt_needs_for_other_things_than_steps() -> None:
+    starts = [
+        event(131, "first-step", 1, worker, parts={**PARTS, "compile": 20.0 - worker}, counts={})
+        for worker in (0, 1)
+    ]
+    crash = [
+        replace(one, detail={**one.detail, "inside": INSIDE})
+        if one.name == "attempt-ended"
+        else one
+        for one in CRASH
+    ]
+    run = run_with(sorted([*crash, *starts]), inside={**INSIDE, "step": 50.0}, start_parts=PARTS)
+    first, second = run.attempts
+    assert (first.start_parts["compile"], first.inside) == (20.0, INSIDE)
+    assert (second.start_parts, second.inside["step"]) == (PARTS, 50.0)
+    # Of 200 s it was away for 10 s, and needed 40 s in each attempt for other things.
+    assert run.goodput == pytest.approx(1 - (10 + 40 + 40) / 200)
+    assert run.spent == {
+        "init": 20, "restore": 0, "compile": 40, "data": 10, "save": 10, "step": 110, "again": 0,
+        "down": 10,
+    }  # fmt: skip
+
+
+def test_of_an_attempt_whose_inside_is_not_known_all_is_steps() -> None:
+    run = run_with(CRASH)
+    assert not run.knows_inside
+    assert run.spent["step"] == 190
+    assert run.goodput == pytest.approx(1 - 10 / 200)
+
+
+def test_the_figures_of_another_attempt_are_not_those_of_the_last() -> None:
+    run = run_with(CRASH, attempt=1, inside=INSIDE, start_parts=PARTS)
+    assert [one.inside for one in run.attempts] == [{}, {}]

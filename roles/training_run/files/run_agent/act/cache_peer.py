@@ -160,6 +160,7 @@ class Peer:
 def _entries_of(found: Any) -> Iterator[Entry]:
     for one in found if isinstance(found, list) else []:
         name, size, at = one if isinstance(one, list) and len(one) == 3 else (None, None, None)
-        good = isinstance(name, str) and compile_cache.is_entry(name) and is_whole(size)
-        if good and 0 <= size <= compile_cache.MOST_ENTRY and isinstance(at, float):
-            yield Entry(str(name), int(size), at)
+        if not isinstance(name, str) or not compile_cache.is_entry(name):
+            continue
+        if is_whole(size) and 0 <= size <= compile_cache.MOST_ENTRY and isinstance(at, float):
+            yield Entry(name, size, at)

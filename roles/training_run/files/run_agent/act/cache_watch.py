@@ -25,7 +25,7 @@ from .hand import Hand
 _MOST = 2 << 20
 _FETCH_SECONDS = 60.0  # that a start waits for entries at most
 _ROUND_SECONDS = 240.0
-_SERVER_PAUSE = 10.0
+_SERVER_PAUSE = 30.0
 
 
 class CompileCache:

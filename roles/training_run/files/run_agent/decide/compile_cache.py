@@ -20,6 +20,7 @@ MOST_ENTRY = 512 << 20
 MOST_ENTRIES = 10_000
 DIRECTORY, LEAST_SECONDS = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 LEAST_BYTES = "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"
+OF_GPUS = "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"
 # A whole program also compiles hundreds of small functions, each below JAX's own limit of a second.
 _WORTH_SECONDS = "0.1"
 _ANY_SIZE = "-1"
@@ -46,7 +47,9 @@ def variables(env: Mapping[str, str], folder: str) -> dict[str, str]:
     """Return the variables by which JAX has its cache in a folder, unless the run names another."""
     if not folder or DIRECTORY in env:
         return {}
-    return {DIRECTORY: folder, LEAST_SECONDS: _WORTH_SECONDS, LEAST_BYTES: _ANY_SIZE}
+    # With caches for GPUs, the names of entries would depend on the path of the folder.
+    more = {LEAST_SECONDS: _WORTH_SECONDS, LEAST_BYTES: _ANY_SIZE, OF_GPUS: "none"}
+    return {DIRECTORY: folder, **more}
 
 
 def is_entry(name: str) -> bool:

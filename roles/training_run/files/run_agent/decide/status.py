@@ -116,8 +116,8 @@ def look(
 
 
 def _with_record(memory: Memory, record: Mapping[str, Any]) -> Memory:
-    pids = {"pid": _pid(record.get("pid")), "parent": _pid(record.get("parent"))}
-    return replace(memory, program_at=_time(record.get("start")), **pids)
+    pid, parent = _pid(record.get("pid")), _pid(record.get("parent"))
+    return replace(memory, pid=pid, parent=parent, program_at=_time(record.get("start")))
 
 
 def _pid(value: Any) -> int | None:

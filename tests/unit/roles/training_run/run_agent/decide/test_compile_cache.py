@@ -83,7 +83,8 @@ def test_what_was_used_longest_ago_goes_first() -> None:
 def test_variables_give_way_to_the_runs_own() -> None:
     named = compile_cache.variables({}, "/var/cache/x")
     assert named["JAX_COMPILATION_CACHE_DIR"] == "/var/cache/x"
-    assert len(named) == 3
+    assert named["JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"] == "none"
+    assert len(named) == 4
     assert compile_cache.variables({"JAX_COMPILATION_CACHE_DIR": "gs://own"}, "/x") == {}
     assert compile_cache.variables({}, "") == {}
 

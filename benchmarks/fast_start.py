@@ -105,7 +105,7 @@ def measure(base: Path, workers: int, times: int, port: int, layers: int) -> dic
 def median(events: list[dict[str, Any]], part: str = "") -> float:
     """Return the median of the seconds, or of a part of them."""
     return statistics.median(
-        event["parts"].get(part, 0.0) if part else event["seconds"] for event in events
+        float(event["parts"].get(part, 0.0) if part else event["seconds"]) for event in events
     )
 
 

@@ -3,6 +3,9 @@
 It says each step, and goes on until it is killed. Each step is one program of all workers.
 """
 
+# Of JAX the checkout has none.
+# mypy: disable-error-code="import-not-found"
+
 from __future__ import annotations
 
 import json

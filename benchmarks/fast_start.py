@@ -61,7 +61,7 @@ def run_of(base: Path, workers: int, port: int, layers: int) -> list[Worker]:
 
 
 def started(workers: list[Worker], attempt: int) -> dict[str, Any]:
-    """Wait for the first step of an attempt on all workers; return what the slowest tells of it."""
+    """Wait for the first step of an attempt on all workers; return the event of the slowest."""
 
     def told() -> list[dict[str, Any]]:
         found = [

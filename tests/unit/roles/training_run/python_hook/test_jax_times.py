@@ -46,7 +46,8 @@ def told(place: Path, program: str) -> dict[str, Any]:
         **os.environ, "PYTHONPATH": f"{HOOK}:{place}", "TPU_FLEET_TIMES": str(file),
         "TPU_FLEET_STACKS": str(place / "stacks"), "COMPILE": COMPILE,
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True)
+    command = [sys.executable, "-Wignore", "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, check=True)
     assert done.stderr == b""
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
@@ -130,5 +131,6 @@ def test_a_file_that_cannot_be_written_disturbs_no_program(place: Path) -> None:
         **os.environ, "PYTHONPATH": f"{HOOK}:{place}", "COMPILE": COMPILE,
         "TPU_FLEET_TIMES": str(place / "times.json"), "TPU_FLEET_STACKS": str(place / "stacks"),
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True)
+    command = [sys.executable, "-Wignore", "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"1\n", b"")

@@ -18,7 +18,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports impor
 from . import frames
 from .case import Case, Finding, Worker
 from .facts import finding, waiting_for
-from .frames import Stand
 from .words import (
     age,
     all_of,
@@ -245,19 +244,15 @@ def _by_place(
     behind = _behind(case)
     if behind:
         return case.others(behind), behind
-    places = Counter(_mark(one.stand) for one in odd)
-    if waiting or not places:
+    blind = Counter(one.stand.at for one in odd if one.stand.is_blind)
+    if waiting or not blind:
         return waiting, odd
-    (mark, count), *rest = places.most_common()
-    # Waiting in a library's own code looks like waiting for a lock.
-    if rest and count * 2 > len(odd) and count > 1 and mark[0] in (frames.LOCK, frames.UNKNOWN):
-        most = [one for one in odd if _mark(one.stand) == mark]
+    (place, count), *others = blind.most_common()
+    most = [one for one in odd if one.stand.is_blind and one.stand.at == place]
+    # Where several places are waited at, most have to wait at one.
+    if len(most) < len(odd) and (not others or count * 2 > len(odd)):
         return most, case.others(most)
     return waiting, odd
-
-
-def _mark(stand: Stand) -> tuple[str, str]:
-    return (stand.kind, stand.at)
 
 
 def _behind(case: Case) -> list[Worker]:
@@ -343,7 +338,7 @@ def _alike(case: Case) -> Iterator[Finding]:
     key = next(iter(kinds))
     first, count = case.working[0], len(case.working)
     who = "the program" if count == 1 else all_of(count)
-    if key == "behind":
+    if key == "behind" or (key == "lock" and count > 1 and _at_one_place(case)):
         # Programs that report no step may wait for long in one.
         is_usual = not case.steps and (case.quiet_s or 0) < SILENT
         yield from [] if is_usual or count < len(case.workers) else [_together(case, who)]
@@ -359,6 +354,13 @@ def _alike(case: Case) -> Iterator[Finding]:
         return
     said = _doing(case, key, case.working)
     yield finding(case, key, f"{who} {said}", case.working, case.quiet_s, pid=_pid(first))
+
+
+def _at_one_place(case: Case) -> bool:
+    """Return whether all wait at the same line, in what no Python frame shows."""
+    return len({one.stand.at for one in case.working if one.stand.is_blind}) == 1 and all(
+        one.stand.is_blind for one in case.working
+    )
 
 
 def _together(case: Case, who: str) -> Finding:
@@ -391,7 +393,7 @@ def _slow(looks: Sequence[Case]) -> Iterator[Finding]:
 
 def _alone(case: Case) -> int | None:
     """Return the only worker that does not wait for the others."""
-    busy = [one for one in case.working if not one.stand.waits_for_others]
+    busy = [one for one in case.working if not (one.stand.waits_for_others or one.stand.is_blind)]
     return busy[0].number if len(busy) == 1 and len(case.working) > 1 else None
 
 

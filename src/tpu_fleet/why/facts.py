@@ -74,7 +74,10 @@ def finding(
 
 def waiting_for(case: Case, those: Sequence[Worker]) -> str:
     """Return the clause of the others, of those that wait for all workers."""
-    waiting = [one for one in case.others(those) if one.stand.waits_for_others]
+    others = case.others(those)
+    waiting = [one for one in others if one.stand.waits_for_others]
+    if not waiting and len({one.stand.at for one in others}) == 1:
+        waiting = [one for one in others if one.stand.is_blind]
     return others_wait(case, waiting, len(those))
 
 

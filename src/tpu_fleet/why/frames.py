@@ -160,6 +160,14 @@ class Stand:
         return self.kind in FOR_OTHERS
 
     @property
+    def is_blind(self) -> bool:
+        """Whether it waits below the user's line, in a lock or in a library without Python frames.
+
+        So waits a program of JAX on CPUs for a step that all compute together.
+        """
+        return self.kind in (LOCK, UNKNOWN) and not self.call and bool(self.place)
+
+    @property
     def collective(self) -> str:
         """What the others are waited for in, for people."""
         name = self.call.rpartition(".")[2]
@@ -253,7 +261,7 @@ def _chosen(found: Sequence[Found]) -> Sign | None:
         return found[-1][2] if found else None
     first = strong[0]
     if first.kind in (DEVICE, NETWORK, CHILD):
-        better = (COLLECTIVE, CONNECT) if first.kind == DEVICE else (CONNECT, DATA)
+        better = (COLLECTIVE, CONNECT, COMPILE) if first.kind == DEVICE else (CONNECT, DATA)
         return next((one for one in strong if one.kind in better), first)
     return first
 
@@ -315,5 +323,7 @@ def _call(inner: Sequence[Frame], chosen: Sign | None) -> str:
         return call_of(named[-1])
     named = [frame for frame in inner if not PLUMBING.fullmatch(frame.function)]
     if chosen and chosen.kind in (COMPILE, DEVICE):
-        named = [frame for frame in named if not INSIDE.search(frame.file)]
+        named = [
+            one for one in named if not INSIDE.search(one.file) and not one.function.startswith("_")
+        ]
     return call_of(named[-1]) if named else ""

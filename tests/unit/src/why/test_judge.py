@@ -137,6 +137,8 @@ CASES = {
         *four(CONNECT, **EARLY)[:3], seen(3, own("words", "data.py", 12), run=EARLY, waits=RUNS)
     ),
     "elsewhere": lambda: with_odd(seen(3, own("other", "train.py", 60), waits=POLL), 4, TRAIN),
+    "JAX on CPUs": lambda: case(seen(0, TRAIN), seen(1, QUEUE_GET)),
+    "all in a step on CPUs": lambda: case(*four(TRAIN)),
     # Compiling, restoring, saving
     "one compiles": lambda: with_odd(seen(3, COMPILE, waits=RUNS)),
     "all compile": lambda: case(*four(COMPILE, **EARLY)),
@@ -187,6 +189,7 @@ CASES = {
     "ended": lambda: with_odd(seen(3, processes=[], run={**ENDED, "exit": 3})),
     "killed": lambda: with_odd(seen(3, processes=[], run={**ENDED, "signal": 9})),
     "stopped": lambda: with_odd(seen(3, processes=STOPPED)),
+    "stopped on CPUs": lambda: case(*four(TRAIN)[:3], seen(3, processes=STOPPED)),
     "stopped at once": lambda: case(
         seen(0, STEP, run=FAST), seen(1, processes=[process(4001, state="T")], run=FAST)
     ),

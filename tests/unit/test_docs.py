@@ -323,7 +323,7 @@ def test_shell_in_the_docs_can_be_read(code: str) -> None:
 
 def words_of(line: str) -> list[str]:
     """The first command of a line of shell."""
-    words = shlex.split(line, comments=True)
+    words = shlex.split(line.removesuffix("; echo $?"), comments=True)
     ends = [words.index(sign) for sign in ("<", ">", "|", "&&") if sign in words]
     return words[: min(ends, default=len(words))]
 

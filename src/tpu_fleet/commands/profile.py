@@ -33,8 +33,8 @@ from ..workers.inventory.hosts import Known, in_order
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf
 from ..workers.profile.bring import MOST_BYTES, Answer, Bringer, Moment, Profile
-from ..workers.profile.figures import Shares, Total, shares, totals, while_idle
-from ..workers.profile.trace import Trace, TraceError, read
+from ..workers.profile.figures import Shares, Sums, Total, shares
+from ..workers.profile.trace import TooLargeError, TraceError, read
 from . import profile_open
 from .attach import NotReached, why_not
 from .many import Many, guarded, options_of_workers
@@ -83,6 +83,7 @@ class Recorded:
     found: list[tuple[Profile, Shares | None]] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
     """Workers that lack a profile, and why."""
+    notes: list[str] = field(default_factory=list)
     operations: list[Total] = field(default_factory=list)
     while_idle: list[Total] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
@@ -102,6 +103,7 @@ class Recorded:
             "folder": str(self.folder) if self.folder else None,
             "profiles": [_told(*one) for one in self.found],
             "missing": [{"worker": name, "says": says} for name, says in self.missing],
+            "notes": list(filter(None, (*self.notes, other_steps(self)))),
             "operations": [
                 {**_told_total(one), "kind": one.kind or None} for one in self.operations
             ],
@@ -211,20 +213,24 @@ def take_in(recorded: Recorded, half: Path, folder: Path, session: str) -> None:
     recorded.folder = folder
     place = folder / place.relative_to(half)
     moved = [replace(one, path=place / one.path.name) for one, _none in recorded.found]
-    traces = [_read(recorded, one) for one in moved]
-    recorded.found = [
-        (one, shares(trace) if trace else None) for one, trace in zip(moved, traces, strict=True)
-    ]
-    recorded.operations = totals(filter(None, traces), OPERATIONS)
-    recorded.while_idle = while_idle(filter(None, traces), CALLS)
+    sums = Sums()
+    with waiting_for(f"Summing up {amount(len(moved), 'profile')}"):
+        recorded.found = [(one, _summed(recorded, sums, one)) for one in moved]
+    recorded.operations = sums.operations(OPERATIONS)
+    recorded.while_idle = sums.while_idle(CALLS)
 
 
-def _read(recorded: Recorded, profile: Profile) -> Trace | None:
+def _summed(recorded: Recorded, sums: Sums, profile: Profile) -> Shares | None:
     try:
-        return read(profile.path, profile.iterators)
+        trace = read(profile.path, profile.iterators)
     except TraceError as error:
         recorded.missing.append((profile.worker, str(error)))
         return None
+    except TooLargeError as error:
+        recorded.notes.append(str(error))
+        return None
+    sums.add(trace)
+    return shares(trace)
 
 
 def show(recorded: Recorded) -> None:
@@ -232,7 +238,7 @@ def show(recorded: Recorded) -> None:
     console = wide_console()
     if recorded.found:
         print_tables(console, *tables_of(recorded))
-        for line in (other_steps(recorded), f"XProf opens {_from_here(recorded.folder)}"):
+        for line in (*recorded.notes, other_steps(recorded), _opened_by(recorded.folder)):
             if line:
                 say(console, line)
     for name, says in recorded.missing:
@@ -265,9 +271,10 @@ def other_steps(recorded: Recorded) -> str:
     )
 
 
-def _from_here(folder: Path | None) -> str:
+def _opened_by(folder: Path | None) -> str:
     here = Path.cwd()
-    return str(folder.relative_to(here) if folder and folder.is_relative_to(here) else folder)
+    shown = folder.relative_to(here) if folder and folder.is_relative_to(here) else folder
+    return f"XProf opens {shown}"
 
 
 @click.command()

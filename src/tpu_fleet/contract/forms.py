@@ -370,6 +370,7 @@ FORMS: dict[str, Form] = {
                     }
                 )
             ),
+            "notes": many(TEXT),
             "while_idle": told(
                 many(shape({"name": TEXT, "seconds": SECONDS, "calls": WHOLE, "share": NUMBER})),
                 "What the training loops did while no operation ran.",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from .trace import Device, Operation, Trace
 
@@ -57,16 +60,14 @@ def shares(trace: Trace) -> Shares | None:
 
 def _of_device(device: Device, trace: Trace, waits: Sequence[Span]) -> tuple[int, int, int]:
     """Return how long a device was idle, waited for input, and exchanged."""
-    operations = [one for line in device.lines for one in line]
+    of_kind: dict[str, list[Span]] = {INPUT: [], COLLECTIVE: []}
+    for line in device.lines:
+        for one in line:
+            if (kind := kind_of(one.name, one.kind)) in of_kind:
+                of_kind[kind].append((one.begin, one.end))
+    fetching, exchanging = (total(merged(clipped(spans, trace))) for spans in of_kind.values())
     idle = _idle(device, trace)
-    of_kind = {
-        kind: merged(
-            clipped(((one.begin, one.end) for one in operations if kind_of(one) == kind), trace)
-        )
-        for kind in (INPUT, COLLECTIVE)
-    }
-    waiting = total(overlap(idle, waits)) + total(of_kind[INPUT])
-    return total(idle), waiting, total(of_kind[COLLECTIVE])
+    return total(idle), total(overlap(idle, waits)) + fetching, exchanging
 
 
 def _idle(device: Device, trace: Trace) -> list[Span]:
@@ -75,48 +76,62 @@ def _idle(device: Device, trace: Trace) -> list[Span]:
     return gaps(merged(clipped(spans, trace)), trace.begin, trace.end)
 
 
-def kind_of(operation: Operation) -> str:
-    """Return what an operation is for."""
-    said = f"{operation.kind} {operation.name}"
-    if _COLLECTIVE.search(said):
+@cache
+def kind_of(name: str, kind: str) -> str:
+    """Return what an operation with this name and XLA's category is for."""
+    both = f"{kind} {name}"
+    if _COLLECTIVE.search(both):
         return COLLECTIVE
-    return INPUT if _INPUT.search(said) else operation.kind
+    return INPUT if _INPUT.search(both) else kind
 
 
-def totals(traces: Iterable[Trace], most: int) -> list[Total]:
-    """Return the operations that took most time in all of them together."""
-    taken: dict[tuple[str, str], list[int]] = {}
-    for trace in traces:
+class Sums:
+    """What the operations and the training loops of several profiles took.
+
+    A profile can take a gigabyte of memory, so none is kept.
+    """
+
+    def __init__(self) -> None:
+        self._operations: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self._calls: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self._idle = 0
+
+    def add(self, trace: Trace) -> None:
+        """Add a profile."""
         for device in trace.devices:
             for line in device.lines:
                 for one, alone in own_times(line):
-                    both = taken.setdefault((one.name, kind_of(one)), [0, 0])
-                    both[0] += alone
-                    both[1] += 1
-    whole = sum(time for time, _calls in taken.values()) or 1
-    first = sorted(taken.items(), key=lambda one: (-one[1][0], one[0]))[:most]
-    return [
-        Total(name, kind, time / PER_SECOND, calls, time / whole)
-        for (name, kind), (time, calls) in first
-    ]
-
-
-def while_idle(traces: Iterable[Trace], most: int) -> list[Total]:
-    """Return what the training loops did while no operation ran; the shares are of that time."""
-    taken: dict[str, list[int]] = {}
-    whole = 0
-    for trace in traces:
+                    _count(self._operations[one.name, one.kind], alone)
+        calls = sorted(trace.loop, key=lambda one: one.begin)
         for device in trace.devices:
             idle = _idle(device, trace)
-            whole += total(idle)
-            for call, time in _within(sorted(trace.loop, key=lambda one: one.begin), idle):
-                both = taken.setdefault(call.name, [0, 0])
-                both[0] += time
-                both[1] += 1
+            self._idle += total(idle)
+            for call, time in _within(calls, idle):
+                _count(self._calls[call.name, ""], time)
+
+    def operations(self, most: int) -> list[Total]:
+        """Return the operations that took most time, on all devices together."""
+        whole = sum(time for time, _calls in self._operations.values())
+        return _first(self._operations, whole, most)
+
+    def while_idle(self, most: int) -> list[Total]:
+        """Return what the training loops did most while no operation ran.
+
+        The shares are of that time.
+        """
+        return _first(self._calls, self._idle, most)
+
+
+def _count(both: list[int], time: int) -> None:
+    both[0] += time
+    both[1] += 1
+
+
+def _first(taken: Mapping[tuple[str, str], Sequence[int]], whole: int, most: int) -> list[Total]:
     first = sorted(taken.items(), key=lambda one: (-one[1][0], one[0]))[:most]
     return [
-        Total(name.lstrip("$"), "", time / PER_SECOND, calls, time / (whole or 1))
-        for name, (time, calls) in first
+        Total(name.lstrip("$"), kind_of(name, kind), time / PER_SECOND, calls, time / (whole or 1))
+        for (name, kind), (time, calls) in first
     ]
 
 
@@ -136,19 +151,21 @@ def _within(calls: Iterable[Operation], spans: Sequence[Span]) -> Iterator[tuple
 
 def own_times(line: Iterable[Operation]) -> Iterator[tuple[Operation, int]]:
     """Yield each operation with its time without those that are nested in it."""
-    open_ones: list[list[int]] = []
-    found: list[tuple[Operation, list[int]]] = []
+    around: list[list[Any]] = []  # of each that is not over: its end, itself, its own time
     for one in sorted(line, key=lambda one: (one.begin, -one.end)):
-        while open_ones and open_ones[-1][0] <= one.begin:
-            open_ones.pop()
-        length = one.end - one.begin
-        if open_ones:
+        while around and around[-1][0] <= one.begin:
+            yield _over(around)
+        if around:
             # What ends after the one around it is nested as far as that goes.
-            open_ones[-1][1] -= min(one.end, open_ones[-1][0]) - one.begin
-        open_ones.append([one.end, length])
-        found.append((one, open_ones[-1]))
-    for one, (_end, alone) in found:
-        yield one, max(0, alone)
+            around[-1][2] -= min(one.end, around[-1][0]) - one.begin
+        around.append([one.end, one, one.end - one.begin])
+    while around:
+        yield _over(around)
+
+
+def _over(around: list[list[Any]]) -> tuple[Operation, int]:
+    _end, one, alone = around.pop()
+    return one, max(0, alone)
 
 
 def clipped(spans: Iterable[Span], trace: Trace) -> Iterator[Span]:

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _DEVICE = re.compile(r"/device:(?!CUSTOM)[A-Za-z]+:\d+")
 _HOST = "/host:CPU"
@@ -31,13 +31,21 @@ _WAITS = re.compile(
 )
 
 
+MOST_BYTES = 1 << 26
+MOST_EVENTS = 4_000_000
+"""What is summed up takes at most some two gigabytes of memory."""
+
+
 class TraceError(ValueError):
     """A file is no profile."""
 
 
-@dataclass(frozen=True)
-class Operation:
-    """An operation of a device: one of a program that XLA compiled."""
+class TooLargeError(ValueError):
+    """A profile is too large to be summed up here."""
+
+
+class Operation(NamedTuple):
+    """An operation of a device, or a call of the host. A profile can have millions."""
 
     name: str
     begin: int
@@ -70,17 +78,11 @@ class Trace:
 
 
 def read(path: Path, iterators: Sequence[str] = ()) -> Trace:
-    """Read a file, which may be from a hostile worker; raises TraceError, OSError.
+    """Read a file, which may be from a hostile worker; raises TraceError, TooLargeError, OSError.
 
     `iterators` are the generator functions that ran, as file:line name.
     """
-    from google.protobuf.message import DecodeError
-
-    space = _types()["XSpace"]()
-    try:
-        space.ParseFromString(path.read_bytes())
-    except DecodeError as error:
-        raise TraceError(f"{path.name} is no profile of XLA") from error
+    space = _parsed(path)
     planes = [_Plane(plane) for plane in space.planes]
     devices = [device for plane in planes for device in plane.devices()]
     trace = Trace(*_window(planes, devices), devices)
@@ -90,14 +92,33 @@ def read(path: Path, iterators: Sequence[str] = ()) -> Trace:
     return trace
 
 
+def _parsed(path: Path) -> Any:
+    from google.protobuf.message import DecodeError
+
+    space = _types()["XSpace"]()
+    too_large = f"{path.name} is too large to be summed up here: XProf opens it"
+    if path.stat().st_size > MOST_BYTES:
+        raise TooLargeError(too_large)
+    try:
+        space.ParseFromString(path.read_bytes())
+    except DecodeError as error:
+        raise TraceError(f"{path.name} is no profile of XLA") from error
+    if sum(len(line.events) for plane in space.planes for line in plane.lines) > MOST_EVENTS:
+        raise TooLargeError(too_large)
+    return space
+
+
 def _window(planes: Iterable[_Plane], devices: Iterable[Device]) -> tuple[int, int]:
     """Return when the profile begins and ends."""
     about = {name: at for plane in planes if plane.name == _ABOUT for name, at in plane.numbers()}
     noted = (about.get("profile_start_time", 0) * 1000, about.get("profile_stop_time", 0) * 1000)
-    spans = [(one.begin, one.end) for device in devices for line in device.lines for one in line]
-    if not spans:
+    lines = [line for device in devices for line in device.lines if line]
+    if not lines:
         return noted
-    seen = min(begin for begin, _end in spans), max(end for _begin, end in spans)
+    seen = (
+        min(one.begin for line in lines for one in line),
+        max(one.end for line in lines for one in line),
+    )
     # Some versions note nothing, or count the devices' times from zero.
     fits = noted[0] < noted[1] and noted[0] <= seen[1] and seen[0] <= noted[1]
     return noted if fits else seen
@@ -112,7 +133,9 @@ class _Plane:
         self._events = {entry.key: entry.value for entry in plane.event_metadata}
         self._names = {one: _text(found.name) for one, found in self._events.items()}
         self._stats = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
-        self._kinds = {one: self._kind(found) for one, found in self._events.items()}
+        self._known = {
+            one: (self._short(one, found), self._kind(found)) for one, found in self._events.items()
+        }
 
     def numbers(self) -> Iterator[tuple[str, int]]:
         """Yield name and value of each whole number that the plane itself has."""
@@ -129,21 +152,21 @@ class _Plane:
         lines = [(_text(line.name), line) for line in self._plane.lines]
         operations = [line for name, line in lines if name == _OPERATIONS]
         for line in operations or [line for name, line in lines if name not in _OTHERS]:
-            yield [self._operation(line, event) for event in line.events]
+            yield self._operations(line, line.events)
 
     def _of_host(self) -> list[Device]:
         """Return the CPUs as devices, with a line for each thread that computes."""
         found: dict[int, Device] = {}
         of_program, ordinal = self._stat_named("hlo_op"), self._stat_named("device_ordinal")
         for line in self._plane.lines:
-            here: dict[int, list[Operation]] = defaultdict(list)
+            here: dict[int, list[Any]] = defaultdict(list)
             for event in line.events:
                 stats = {stat.metadata_id: stat for stat in event.stats}
                 if of_program in stats:
-                    number = stats[ordinal].int64_value if ordinal in stats else 0
-                    here[number].append(self._operation(line, event))
-            for number, operations in here.items():
-                found.setdefault(number, Device(f"CPU:{number}")).lines.append(operations)
+                    here[stats[ordinal].int64_value if ordinal in stats else 0].append(event)
+            for number, events in here.items():
+                device = found.setdefault(number, Device(f"CPU:{number}"))
+                device.lines.append(self._operations(line, events))
         return [found[number] for number in sorted(found)]
 
     def loops(self) -> Iterator[_Loop]:
@@ -151,20 +174,23 @@ class _Plane:
         starts = {one for one, name in self._names.items() if _STARTS.match(name)}
         for line in self._plane.lines:
             if any(event.metadata_id in starts for event in line.events):
-                yield _Loop([self._operation(line, event) for event in line.events])
+                yield _Loop(self._operations(line, line.events))
 
     def _stat_named(self, name: str) -> int:
         return next((one for one, found in self._stats.items() if found == name), -1)
 
-    def _operation(self, line: Any, event: Any) -> Operation:
-        one = event.metadata_id
-        return Operation(self._named(one), *_span(line, event), self._kinds.get(one, ""))
+    def _operations(self, line: Any, events: Iterable[Any]) -> list[Operation]:
+        known, base, found = self._known, line.timestamp_ns * 1000, []
+        for event in events:
+            name, kind = known.get(event.metadata_id, ("", ""))
+            begin = base + event.offset_ps
+            found.append(Operation(name, begin, begin + max(0, event.duration_ps), kind))
+        return found
 
-    def _named(self, one: int) -> str:
+    def _short(self, one: int, found: Any) -> str:
         """Return the short name: that of a TPU's operation is a whole line of its program."""
-        found = self._events.get(one)
-        short = _text(found.display_name) if found is not None else ""
-        return short or self._names.get(one, "").partition(" = ")[0].lstrip("%")
+        short = _text(found.display_name)
+        return short or self._names[one].partition(" = ")[0].lstrip("%")
 
     def _kind(self, found: Any) -> str:
         for stat in found.stats:
@@ -178,31 +204,29 @@ class _Loop:
 
     def __init__(self, calls: Iterable[Operation]) -> None:
         self._calls = sorted(calls, key=lambda one: (one.begin, -one.end))
-        self._starts = [one.begin for one in self._calls if _STARTS.match(one.name)]
+        self._is_start = {
+            one: bool(_STARTS.match(one)) for one in {one.name for one in self._calls}
+        }
+        self._starts = [one.begin for one in self._calls if self._is_start[one.name]]
 
     def waits(self, iterators: Container[str]) -> Iterator[tuple[int, int]]:
         """Yield when it waits for input; what starts a program meanwhile is no wait."""
+        waits = {one for one in self._is_start if one in iterators or _WAITS.fullmatch(one)}
         for one in self._calls:
-            is_wait = one.name in iterators or _WAITS.fullmatch(one.name)
-            if is_wait and not self._has_start(one):
+            if one.name in waits and not self._has_start(one):
                 yield one.begin, one.end
 
     def outermost(self) -> Iterator[Operation]:
         """Yield the calls that start a program, and between them the outermost of the others."""
         until = 0
         for one in self._calls:
-            if one.begin >= until and (_STARTS.match(one.name) or not self._has_start(one)):
+            if one.begin >= until and (self._is_start[one.name] or not self._has_start(one)):
                 until = one.end
                 yield one
 
     def _has_start(self, call: Operation) -> bool:
         at = bisect_left(self._starts, call.begin)
         return at < len(self._starts) and self._starts[at] < call.end
-
-
-def _span(line: Any, event: Any) -> tuple[int, int]:
-    begin = line.timestamp_ns * 1000 + event.offset_ps
-    return begin, begin + max(0, event.duration_ps)
 
 
 def _text(data: bytes) -> str:

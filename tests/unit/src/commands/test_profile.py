@@ -158,6 +158,16 @@ def test_a_file_that_is_no_profile_is_kept_and_named(
     assert "pair-w0: pair-w0.xplane.pb is no profile of XLA" in capsys.readouterr().err
 
 
+def test_a_profile_that_is_too_large_is_kept_and_not_summed_up(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tpu_fleet.workers.profile.trace.MOST_BYTES", 1)
+    assert carry_out(MANY, ALL, None, opens=False, as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["notes"][0].startswith("pair-w0.xplane.pb is too large to be summed up here")
+    assert len(told["profiles"]) == 2
+
+
 def test_some_workers(world: World) -> None:
     found = chosen_runs(KNOWN, MANY, Wanted("digits", 5.0, frozenset({1})))
     assert [one.host for one in found] == ["pair-w1"]

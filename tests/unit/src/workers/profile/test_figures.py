@@ -8,6 +8,8 @@ from tpu_fleet.workers.profile.figures import (
     COLLECTIVE,
     INPUT,
     Shares,
+    Sums,
+    Total,
     gaps,
     kind_of,
     merged,
@@ -15,8 +17,6 @@ from tpu_fleet.workers.profile.figures import (
     own_times,
     shares,
     total,
-    totals,
-    while_idle,
 )
 from tpu_fleet.workers.profile.trace import Device, Operation, Trace
 
@@ -85,7 +85,7 @@ def test_a_profile_without_devices_has_no_shares() -> None:
     ],
 )
 def test_the_kind_of_an_operation(name: str, kind: str, expected: str) -> None:
-    assert kind_of(operation(name, 0, 1, kind)) == expected
+    assert kind_of(name, kind) == expected
 
 
 def test_an_operation_has_its_time_without_those_that_it_calls() -> None:
@@ -97,21 +97,29 @@ def test_an_operation_has_its_time_without_those_that_it_calls() -> None:
         operation("after", 10, 12),
     ]
     own = {(one.name, one.begin): time / SECOND for one, time in own_times(reversed(line))}
-    assert list(own.values()) == [6.0, 2.0, 1.0, 1.0, 2.0]
+    assert [own[one.name, one.begin] for one in line] == [6.0, 2.0, 1.0, 1.0, 2.0]
 
 
 def test_what_ends_after_the_one_around_it_takes_no_negative_time() -> None:
     line = [operation("a", 0, 2), operation("b", 1, 5)]
-    assert [time / SECOND for _one, time in own_times(line)] == [1.0, 4.0]
+    assert {one.name: time / SECOND for one, time in own_times(line)} == {"a": 1.0, "b": 4.0}
+
+
+def summed(*traces: Trace) -> Sums:
+    sums = Sums()
+    for one in traces:
+        sums.add(one)
+    return sums
 
 
 def test_the_operations_that_took_most_time_of_all_workers() -> None:
     one = trace([[operation("dot", 0, 3), operation("all-reduce", 3, 4)]])
     other = trace([[operation("dot", 0, 3), operation("copy", 3, 6)]])
-    first, second = totals([one, other], 2)
-    assert (first.name, first.seconds, first.calls, first.share) == ("dot", 6.0, 2, 0.6)
-    assert (second.name, second.kind, second.share) == ("copy", "", 0.3)
-    assert totals([], 5) == []
+    assert summed(one, other).operations(2) == [
+        Total("dot", "", 6.0, 2, 0.6),
+        Total("copy", "", 3.0, 1, 0.3),
+    ]
+    assert summed().operations(5) == []
 
 
 def test_what_the_loop_does_while_nothing_computes() -> None:
@@ -122,11 +130,12 @@ def test_what_the_loop_does_while_nothing_computes() -> None:
         operation("$train.py:19 batches", 7, 9),
         operation("$checkpoint.py:7 save", 9.5, 30),
     )
-    first, second = while_idle([trace(busy, loop=loop)], 2)
-    assert (first.name, first.seconds, first.calls) == ("train.py:19 batches", 3.0, 2)
-    assert first.share == 0.5
-    assert (second.name, second.seconds) == ("PjitFunction(step)", 1.0)
-    assert while_idle([trace(busy)], 2) == while_idle([], 2) == []
+    one = trace(busy, loop=loop)
+    assert summed(one, one).while_idle(2) == [
+        Total("train.py:19 batches", "", 6.0, 4, 0.5),
+        Total("PjitFunction(step)", "", 2.0, 2, 1 / 6),
+    ]
+    assert summed(trace(busy)).while_idle(2) == summed().while_idle(2) == []
 
 
 def test_spans() -> None:

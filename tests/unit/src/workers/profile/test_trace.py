@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tpu_fleet.workers.profile import trace
-from tpu_fleet.workers.profile.trace import Operation, TraceError, read
+from tpu_fleet.workers.profile.trace import Operation, TooLargeError, TraceError, read
 
 MS = 10**9
 """Picoseconds."""
@@ -142,6 +142,18 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, data: bytes) -> None:
     path.write_bytes(data)
     with pytest.raises(TraceError, match=r"pair-w0\.xplane\.pb is no profile of XLA"):
         read(path)
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MOST_BYTES", 20), ("MOST_EVENTS", 1)])
+def test_what_would_take_all_memory_is_not_summed_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    made = space()
+    for _number in range(2):
+        made.planes.add().lines.add(name=b"a name").events.add(metadata_id=1, duration_ps=MS)
+    monkeypatch.setattr(trace, limit, most)
+    with pytest.raises(TooLargeError, match="too large to be summed up here: XProf opens it"):
+        read(written(tmp_path, made))
 
 
 def test_any_bytes_are_a_profile_or_refused(tmp_path: Path) -> None:

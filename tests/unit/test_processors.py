@@ -23,6 +23,8 @@ ALLOWED = {
     "plugins/module_utils/_schema/accelerators.py": ("amd64-tpu-",),
     # What Google answers about the machine types and images of today.
     "local_cloud/src/tpu_local_cloud/compute_api/catalog.py": ('"architecture": "X86_64"',),
+    # The numbers of system calls on each.
+    "roles/training_run/files/run_agent/decide/syscalls.py": ("_X86_64", "_AARCH64"),
     # For which processors there are wheels.
     "plugins/module_utils/_roles/python_env/framework_rows.py": ('"x86_64",)',),
     "scripts/write_frameworks.py": ('("aarch64", "x86_64")', "(x86_64|aarch64)"),

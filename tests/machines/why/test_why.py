@@ -110,7 +110,7 @@ def begin(fleet: Fleet) -> None:
 
 
 def definition(fleet: Fleet, run: str) -> dict[str, Any]:
-    """Return what a worker is told of a run."""
+    """Return the definition of a run on worker 0."""
     found: dict[str, Any] = json.loads(root(fleet, 0, f"cat /etc/tpu-fleet/runs/{run}.json"))
     return found
 

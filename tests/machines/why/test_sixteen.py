@@ -63,7 +63,8 @@ subprocess.Popen(["runuser", "-u", "ubuntu", "--", "env", "-i", *words, "/usr/bi
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     metadata = {"local-cloud-machine": "small"}
     where = {"accelerator_type": "v4-128", "zone": "us-central2-b", "metadata": metadata}
-    made = Fleet(tmp_path / "fleet", {**NOTHING, "fleet_slices": [{"name": POD, **where}]})
+    grant = {"fleet_allocations": "unrestricted"}
+    made = Fleet(tmp_path / "fleet", {**NOTHING, **grant, "fleet_slices": [{"name": POD, **where}]})
     made.up("--speed", "10")
     try:
         made.run("ansible-playbook", "tpu.fleet.provision")

@@ -70,7 +70,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     made.up("--speed", "10")
     try:
         made.run("ansible-playbook", "tpu.fleet.site", limit=3600)
-        made.run("tpu-fleet", "cloud", "speed", "1")
         begin(made)
         yield made
     finally:

@@ -17,6 +17,7 @@ NOT_DECLARED = 3
 """The exit code where the worker has no such run."""
 _PIECE = 1 << 18
 _LIFE = 30  # seconds; no caller waits longer
+_HAND_SECONDS = 3.0  # for an answer from the folders of the run's user
 
 
 NOT_NOTED = 4
@@ -37,7 +38,7 @@ def main(words: list[str]) -> int:
         print(f"it has no run {words[0]}", file=sys.stderr)
         return NOT_DECLARED
     config = load(path)
-    hand = Hand(config.user)
+    hand = Hand(config.user, _HAND_SECONDS)
     try:
         found = hang.newest(config, hand) if noted else evidence.gather(config, hand)
     finally:

@@ -184,6 +184,8 @@ class Stand:
         """The call and the line, as ``` `queue.get` (data.py:88) ```."""
         if self.call:
             return f"`{self.call}`" + (f" ({self.place})" if self.place else "")
+        if self.function == "<module>":
+            return self.place
         return f"`{self.function}` ({self.place})" if self.place else ""
 
 

@@ -104,15 +104,14 @@ def others_wait(case: Case, waiting: Sequence[Worker], besides: int = 1) -> str:
 
 def where_they_wait(stands: Sequence[Stand]) -> str:
     """Return where most of them wait: `` in an all-reduce (train.py:51)``."""
-    told = Counter(
-        (one.collective if one.waits_for_others else f"`{one.call or one.function}`", one.place)
-        for one in stands
-        if one.waits_for_others or one.at
-    )
-    if not told:
-        return ""
-    (what, place), _count = told.most_common(1)[0]
-    return f" in {what}" + (f" ({place})" if place else "")
+    told = Counter(_where(one) for one in stands if one.waits_for_others or one.at)
+    return f" in {told.most_common(1)[0][0]}" if told else ""
+
+
+def _where(stand: Stand) -> str:
+    if not stand.waits_for_others:
+        return stand.at
+    return stand.collective + (f" ({stand.place})" if stand.place else "")
 
 
 def size(number: float) -> str:

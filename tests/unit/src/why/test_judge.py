@@ -138,6 +138,7 @@ CASES = {
     ),
     "elsewhere": lambda: with_odd(seen(3, own("other", "train.py", 60), waits=POLL), 4, TRAIN),
     "JAX on CPUs": lambda: case(seen(0, TRAIN), seen(1, QUEUE_GET)),
+    "JAX on CPUs without a function": lambda: case(seen(0, [MODULE]), seen(1, QUEUE_GET)),
     "all in a step on CPUs": lambda: case(*four(TRAIN)),
     # Compiling, restoring, saving
     "one compiles": lambda: with_odd(seen(3, COMPILE, waits=RUNS)),

@@ -44,6 +44,8 @@ LOOKS = 3
 """How often a run that goes on is looked at, to find a slow worker."""
 PAUSE = 0.7
 """Seconds between two looks."""
+LONGEST = 9.0
+"""Seconds after which no further look begins that would end later."""
 COLUMNS = (
     Column("WORKER"),
     Column("STATE"),
@@ -119,7 +121,9 @@ def look(run: str, many: Many) -> Seen:
     """Look at the run until there is an answer: once, or a few times at one that goes on."""
     known, names = many.workers()
     looks: dict[str, list[Case]] = {}
+    begun = time.monotonic()
     while True:
+        began = time.monotonic()
         shown = ask_for_evidence(known, names, run, many.user, many.settings, many.retry)
         cases = cases_of(run, shown, known)
         if not cases:
@@ -127,7 +131,8 @@ def look(run: str, many: Many) -> Seen:
         for case in cases:
             looks.setdefault(case.slice, []).append(case)
         verdicts = [judge(looks[case.slice]) for case in cases]
-        if not _look_again(verdicts, len(looks[cases[0].slice])):
+        ends = PAUSE + 2 * time.monotonic() - began - begun
+        if ends > LONGEST or not _look_again(verdicts, len(looks[cases[0].slice])):
             break
         time.sleep(PAUSE)
     hosts = {worker.host for case in cases for worker in case.workers}

@@ -161,11 +161,16 @@ def test_a_refused_answer_is_an_error_of_that_worker(run_why: Any) -> None:
     assert done.output.startswith("Worker 3: its answer is not accepted: at is 'x'.")
 
 
-def test_a_run_that_goes_on_is_looked_at_three_times(run_why: Any) -> None:
+def test_a_run_that_goes_on_is_looked_at_three_times(
+    run_why: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fine = Workers([answer(seen(at, STEP, run=FAST)) for at in range(4)])
     done = run_why(fine)
     assert (done.exit_code, fine.asked) == (0, 3)
     assert done.output.startswith("digits is healthy: all 4 workers run")
+    monkeypatch.setattr(why_command, "LONGEST", -1.0)
+    slow = Workers([answer(seen(at, STEP, run=FAST)) for at in range(4)])
+    assert (run_why(slow).exit_code, slow.asked) == (0, 1)
     hung_run = Workers(hung())
     run_why(hung_run)
     assert hung_run.asked == 1

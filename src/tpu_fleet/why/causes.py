@@ -173,7 +173,8 @@ CAUSES = {
     "stuck_core": Cause(
         "stuck core",
         66,
-        "a core has not come to the program that the other cores run, and it was launched there",
+        "a core has not come to the program at which the others are, which was launched there, or "
+        "computes in a program in which most of the others wait for it",
         "Restart the run; if it comes back on this worker, have the slice recreated.",
         _RESTART,
     ),

@@ -51,6 +51,7 @@ def comparison(case: Case, looks: Sequence[Case]) -> Iterator[Finding]:
     yield from _versions(case)
     if case.is_quiet:
         yield from _stuck_cores(case)
+        yield from _odd_places(case)
         yield from _stands(case)
     elif case.began:
         yield from _slow(looks)
@@ -218,6 +219,29 @@ def _stuck(case: Case, one: Worker, late: Sequence[Core], found: Launches) -> Fi
     text = f"{cores} of worker {one.number} {stands} at program {first.launch_id}"
     text += f" ({first.program})" if first.program else ""
     text += f"{age(one.quiet_s)}, and the other cores are at {found.top}"
+    return finding(case, "stuck_core", text, [one], one.quiet_s)
+
+
+def _odd_places(case: Case) -> Iterator[Finding]:
+    """Yield the cores that compute in a program while most wait for them in it."""
+    there = [(one, core) for one in case.seen for core in _cores(one) if core.hlo]
+    odd = [(one, core) for one, core in there if not frames.DEVICE_WAITS.match(core.hlo)]
+    if not odd or len(odd) * 2 > len(there):
+        return
+    waiting = [core for _one, core in there if frames.DEVICE_WAITS.match(core.hlo)]
+    for worker in case.seen:
+        cores = [core for one, core in odd if one is worker and not core.error]
+        if cores:
+            yield _odd_place(case, worker, cores, waiting)
+
+
+def _odd_place(case: Case, one: Worker, odd: Sequence[Core], waiting: Sequence[Core]) -> Finding:
+    numbers = listed([str(core.core) for core in odd])
+    cores = f"core {numbers} of worker {one.number} stands"
+    if len(odd) > 1:
+        cores = f"cores {numbers} of worker {one.number} stand"
+    text = f"{cores} in {odd[0].hlo}{age(one.quiet_s)}, and the other {len(waiting)} cores wait"
+    text += f" in {waiting[0].hlo}"
     return finding(case, "stuck_core", text, [one], one.quiet_s)
 
 

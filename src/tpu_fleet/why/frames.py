@@ -107,6 +107,10 @@ SIGNS = (
     Sign(NETWORK, r"/(selectors|asyncio/.*)\.py$", weak=True),
 )
 ANY_FILE = re.compile("|".join(f"(?:{one.file})" for one in SIGNS))
+DEVICE_WAITS = re.compile(
+    r"%?(all-reduce|all-gather|all-to-all|reduce-scatter|collective-|send|recv|partition-id|barrier)"
+)
+"""Where a core waits for others, by the place in its program that libtpu names."""
 LIBRARY = re.compile(
     r"/(site|dist)-packages/|/lib(64)?/python\d\.\d+/|^<frozen |/sitecustomize\.py$"
 )

@@ -39,9 +39,14 @@ definition = {**usual, "run": "wide", "user": "ubuntu", "command": "x", "workdir
 definition.update(hosts=hosts, worker=worker, port=300, peer_port=300, coordinator_port=30000)
 with open("/etc/tpu-fleet/runs/wide.json", "w") as out:
     json.dump(definition, out)
+# Only its name is looked at.
+agent = subprocess.Popen(["/usr/bin/python3", "-c", "import time; time.sleep(9000)",
+                          "tpu_fleet_run.py"], stdin=subprocess.DEVNULL, start_new_session=True,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 now = time.time()
-status = {"run": "wide", "attempt": 1, "state": "running", "program": "running", "start": now,
-          "first_step": 0, "first_step_at": now, "user": "ubuntu", "worker": worker}
+status = {"agent_pid": agent.pid, "run": "wide", "attempt": 1, "state": "running",
+          "program": "running", "start": now, "first_step": 0, "first_step_at": now,
+          "user": "ubuntu", "worker": worker}
 with open("/var/lib/tpu-fleet/runs/wide/status.json", "w") as out:
     json.dump(status, out)
 env = {"PATH": "/usr/bin:/bin", "HOME": "/home/ubuntu", "TPU_FLEET_RUN": "wide",
@@ -94,7 +99,7 @@ def test_one_of_sixteen_is_found_in_ten_seconds(fleet: Fleet, tmp_path: Path) ->
     progress = "cat /run/tpu-fleet/runs/wide/user/progress.json || true"
     wait_until("steps", lambda: '"step": 5' in fleet.ssh(f"{POD}-w0", progress), 120)
     time.sleep(20)
-    words = ("tpu-fleet", "why", "wide", "--json")
+    words = ("tpu-fleet", "why", "wide", "--json", "-o", str(tmp_path / "seen"))
     begun = time.monotonic()
     told = fleet.report(*words)
     took = time.monotonic() - begun

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hangs
@@ -84,10 +85,9 @@ def root(fleet: Fleet, worker: int, script: str) -> str:
 def begin(fleet: Fleet) -> None:
     """Let all programs go, on machines that are made as each hang needs it."""
     for worker in WORKERS:
-        copies = "\n".join(f"cp -r /opt/code/hangs /home/alice/{kind}" for kind in WANTED)
-        root(fleet, worker, f"{copies}\nchown -R alice: /home/alice")
-    for name in ("full-disk", "healthy"):
-        wait_until(name, lambda name=name: is_running(fleet, name), 300)
+        copies = [f"cp -rL /opt/tpu-fleet/code/hangs /home/alice/{kind}" for kind in WANTED]
+        root(fleet, worker, "\n".join((*copies, "chown -R alice: /home/alice")))
+        wait_until(f"all run on worker {worker}", lambda at=worker: all_run(fleet, at), 300)
     odd = "/home/alice/other_version/site-packages/jax-"
     root(fleet, WANTED["other_version"][1][0], f"mv {odd}0.12.0.dist-info {odd}0.11.0.dist-info")
     small = f"mount -t tmpfs -o size=64m,mode=0777 tmpfs {SMALL}"
@@ -96,7 +96,8 @@ def begin(fleet: Fleet) -> None:
     address = definition(fleet, "blocked-port")["hosts"][WANTED["blocked_port"][1][0]]
     root(fleet, 0, f"iptables -A INPUT -p tcp --dport {port} -s {address} -j DROP")
     unit = "tpu-fleet-run@never-starts"
-    root(fleet, WANTED["never_starts"][1][0], f"systemctl mask --runtime --now {unit}")
+    gone = f"systemctl mask --runtime {unit}; systemctl kill -s KILL {unit}"
+    root(fleet, WANTED["never_starts"][1][0], gone)
     for worker in WORKERS:
         root(fleet, worker, "touch /home/alice/go")
     wait_until("steps", lambda: fleet.status(f"{POD}-w0", "stuck-core").get("step"), 120)
@@ -114,14 +115,16 @@ def definition(fleet: Fleet, run: str) -> dict[str, Any]:
     return found
 
 
-def is_running(fleet: Fleet, run: str) -> bool:
-    return all(fleet.status(f"{POD}-w{one}", run).get("state") == "running" for one in WORKERS)
+def all_run(fleet: Fleet, worker: int) -> bool:
+    found = fleet.statuses(f"{POD}-w{worker}").values()
+    return [one.get("state") for one in found] == ["running"] * len(WANTED)
 
 
 @pytest.mark.parametrize("kind", WANTED)
-def test_the_worker_and_the_cause_are_named(fleet: Fleet, kind: str) -> None:
+def test_the_worker_and_the_cause_are_named(fleet: Fleet, tmp_path: Path, kind: str) -> None:
+    words = ("tpu-fleet", "why", kind.replace("_", "-"), "--json", "-o", str(tmp_path / "seen"))
     begun = time.monotonic()
-    told = fleet.report("tpu-fleet", "why", kind.replace("_", "-"), "--json", codes=(0, 2))
+    told = fleet.report(*words)
     took = time.monotonic() - begun
     (found,) = told["verdicts"]
     cause, where = WANTED[kind]

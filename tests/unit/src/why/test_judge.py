@@ -78,6 +78,15 @@ LOCKS = [
 STOPPED = [process(4003, thread(4003, QUEUE_GET, state="T"), state="T")]
 
 
+WAITS = "all-reduce.3 (train_step)"
+
+
+def in_programs(*places: str) -> dict[str, Any]:
+    """Return what the monitoring port says of cores that are at these places of one program."""
+    told = [{"core": at, "launch_id": 812, "hlo": hlo} for at, hlo in enumerate(places)]
+    return {"reached": True, "cores": told}
+
+
 def cores(*launches: int, **more: Any) -> dict[str, Any]:
     """Return what the monitoring port says of cores that are at these launches."""
     each = [
@@ -157,6 +166,10 @@ CASES = {
     "stuck cores of a worker": lambda: case(
         *[seen(at, STEP, monitoring=cores(812, 812)) for at in range(3)],
         seen(3, STEP, monitoring=cores(811, 811, queued=["jit_step"])),
+    ),
+    "core in a program": lambda: case(
+        *[seen(at, STEP, monitoring=in_programs(WAITS, WAITS)) for at in range(3)],
+        seen(3, STEP, monitoring=in_programs(WAITS, "fusion.7 (train_step)")),
     ),
     "not launched": lambda: case(
         *[seen(at, STEP, monitoring=cores(812)) for at in range(3)],

@@ -37,6 +37,9 @@ also returns it as data: `kind`, `remedy`, and where known `flavour`, `reason`, 
 `rpc_code`, `eid` and `details`. Where this page says that tpu.fleet *stops*, nothing is undone:
 what has begun continues, and the next apply resumes it.
 
+What holds a running program up prints no error. `tpu-fleet why` names it:
+[its causes and their remedies](why.md#what-it-answers).
+
 What a training program prints of chips that do not initialise, or of a coordinator that it cannot
 reach, is in [gang.md](gang.md#chips-that-do-not-initialise).
 """

@@ -247,8 +247,9 @@ class RunView:
         quiet = ""
         if self.quiet is not None:
             quiet = f"no step for {long(self.quiet)}: tpu-fleet why {self.run}"
+        where = f"where: tpu-fleet why {self.run} --hang" if self.has_hung else ""
         waits = f"waits for {self.waits_for}" if self.waits_for else ""
-        told = (quiet, loss, self.failed_with, waits, *self.reasons, *self.problems)
+        told = (quiet, loss, self.failed_with, waits, *self.reasons, where, *self.problems)
         return "; ".join(dict.fromkeys(text for text in told if text))
 
     def to_dict(self) -> dict[str, Any]:

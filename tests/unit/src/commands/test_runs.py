@@ -154,6 +154,18 @@ PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "-", "1 h", "p
             (QUIET, {**QUIET, "step": 1400, "step_at": 4500.0}),
             [[*PAIR[:5], "700-1400", "55.7/m", *PAIR[7:]]],
         ),
+        # It hung, and its agents have noted where.
+        (
+            tuple(
+                {"state": "restarting", "since": 4500, "reason": "hung: no output"} for _ in "ab"
+            ),
+            [
+                [
+                    *(*PAIR[:3], "restarting", *PAIR[4:9], "1 min", PAIR[10]),
+                    "hung: no output; where: tpu-fleet why digits --hang",
+                ]
+            ],
+        ),
         # They are in different states: the worst counts.
         (
             ({}, {"boot_id": "before"}),

@@ -79,6 +79,7 @@ SAYS_SO = re.compile(
 # What playbooks give, and templates make of nothing.
 GIVEN = {
     "code_checkout_snapshot_dir",
+    "dataset_key",
     "nfs_share_hosts.address",
     "nfs_share_hosts.zone",
     "python_env_index_url",

@@ -78,7 +78,7 @@ def test_a_list_comes_from_the_fleet_file_or_from_its_own_name(own: str) -> None
     inner = options_of(role)[own]["options"]
     needed = {"slices"} if own in PARTS else set()
     given: Any = {
-        key: ["x"] if key in needed else _value(part)
+        key: ["x"] if key in needed else _value(part, KINDS.get(f"{own}.{key}", ""))
         for key, part in inner.items()
         if part.get("required") or key in needed
     }
@@ -99,7 +99,9 @@ def taken_list(role: str, own: str, more: dict[str, Any]) -> Any:
     return known["settings"][own.removeprefix(f"{role}_")]
 
 
-def _value(option: dict[str, Any]) -> Any:
+def _value(option: dict[str, Any], kind: str) -> Any:
+    if kind:
+        return AMOUNTS[kind][0]
     if option.get("choices"):
         return option["choices"][0]
     kinds: dict[str, Any] = {"int": 1, "list": [], "dict": {}, "bool": True}

@@ -107,6 +107,19 @@ def test_fields_change_in_place_and_the_diff_shows_which(cloud: Emulator, module
     assert nodes(cloud) == {"big": (A, "READY")}
 
 
+def test_a_slice_with_bad_chips_is_made_again_once(cloud: Emulator, module: Any) -> None:
+    wanted = fleet({**BIG, "on_bad_chips": "recreate"})
+    first = module("fleet", wanted)["slices"][0]["tpu_vm"]["uid"]
+    again = module("fleet", {**wanted, "bad_chips": {"big": first}})
+    second = again["slices"][0]["tpu_vm"]["uid"]
+    assert (phases(again), second != first) == ({"big": "ready"}, True)
+    # What is told of the node before does not concern this one.
+    assert not module("fleet", {**wanted, "bad_chips": {"big": first}})["changed"]
+    refused = module("fleet", {**fleet(BIG), "bad_chips": {"big": second}})
+    assert "on_bad_chips: recreate" in refused["msg"]
+    assert nodes(cloud) == {"big": (A, "READY")}
+
+
 def test_without_capacity_the_slice_comes_up_elsewhere(cloud: Emulator, module: Any) -> None:
     cloud.fault("stock_out", match={"zone": A})
     result = module("fleet", fleet(BIG))

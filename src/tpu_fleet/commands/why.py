@@ -82,7 +82,7 @@ def cases_of(run: str, shown: Sequence[Shown], known: Known) -> list[Case]:
     """Return a case for each slice that has the run, or one for all slices that run it together."""
     by_slice: dict[str, list[Shown]] = {}
     for one in shown:
-        by_slice.setdefault(place_of(one.host, known.fleet.groups)[0], []).append(one)
+        by_slice.setdefault(_slice(one.host, known), []).append(one)
     having = {name: those for name, those in by_slice.items() if any(map(_has_it, those))}
     said = {one.evidence.run.workers for each in having.values() for one in each if one.evidence}
     # One worker that says another number does not change how the others are judged.
@@ -94,6 +94,10 @@ def cases_of(run: str, shown: Sequence[Shown], known: Known) -> list[Case]:
         Case(run, name, _numbered(those, [_index(one, known) for one in those]))
         for name, those in having.items()
     ]
+
+
+def _slice(host: str, known: Known) -> str:
+    return place_of(host, known.fleet.groups)[0]
 
 
 def _has_it(one: Shown) -> bool:
@@ -158,7 +162,12 @@ def look_at_hang(run: str, many: Many) -> Seen:
     kept = {one.host for one in told}
     cases = cases_of(run, [one for one in shown if one.host in kept], known)
     at = max(one.evidence.at for one in told)
-    lost = [one for one in shown if one.absent not in ("", NO_RUN, NOT_NOTED_HERE)]
+    slices = {_slice(host, known) for host in kept}
+    lost = [
+        one
+        for one in shown
+        if one.absent not in ("", NO_RUN, NOT_NOTED_HERE) and _slice(one.host, known) in slices
+    ]
     return Seen(at, told, [judge([case]) for case in cases], lost)
 
 

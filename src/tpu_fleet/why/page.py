@@ -234,7 +234,7 @@ def _of_chips(told: Evidence) -> list[tuple[str, str]]:
     if port and not port.reached:
         found.append(("monitoring port", f"no answer: {port.why_not}" if port.why_not else ""))
     for core in port.cores[:MOST_LINES] if port else ():
-        words = [core.state, core.program, f"launch {core.launch_id}", core.error]
+        words = [core.state, core.program, core.hlo, f"launch {core.launch_id}", core.error]
         words += [f"{len(core.queued)} programs wait"] if core.queued else []
         found.append((f"core {core.core}", ", ".join(word for word in words if word)))
     return found

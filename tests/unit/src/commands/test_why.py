@@ -252,8 +252,9 @@ def test_a_folder_that_cannot_be_written_costs_no_answer(run_why: Any, tmp_path:
 def test_notes_of_a_hang_are_judged_as_of_then(run_why: Any) -> None:
     old = answer({**seen(2, STEP), "run": {"name": "digits", "attempt": 0, "state": "running"}})
     without = Shown("pod-w1", absent=NOT_NOTED_HERE)
-    workers = Workers([*hung()[:1], without, old, hung()[3]])
-    done = run_why(workers, "--hang")
+    away = Shown("far-w0", absent="the connection timed out")
+    workers = Workers([*hung()[:1], without, old, hung()[3], away])
+    done = run_why(workers, "--hang", hosts=(*HOSTS, "far-w0"))
     assert done.exit_code == 0
     assert (workers.noted, workers.asked) == (True, 1)
     lines = done.output.splitlines()

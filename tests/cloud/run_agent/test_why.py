@@ -115,9 +115,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(case, name, 2.0)
 
 
-def started(gang: Make, place: Path) -> list[Any]:
+def started(gang: Make, place: Path, **more: Any) -> list[Any]:
     command = f"exec {sys.executable} -u {place}/train.py {place}"
-    workers = gang(command, timing={**harness.TIMING, "step": 0.2})
+    workers = gang(command, timing={**harness.TIMING, "step": 0.2}, **more)
     for worker in workers:
         worker.up()
     for worker in workers:
@@ -125,18 +125,13 @@ def started(gang: Make, place: Path) -> list[Any]:
     return workers
 
 
-def look(workers: Sequence[Any]) -> Case:
+def look(workers: Sequence[Any], *more: str) -> Case:
     """Look at all workers at once, as their agents' program does for a controller."""
     found: dict[int, Any] = {}
 
     def ask(worker: Any) -> None:
-        words = [
-            sys.executable,
-            str(harness.SCRIPT),
-            "why",
-            worker.run,
-            str(worker.definition.parent),
-        ]
+        place = str(worker.definition.parent)
+        words = [sys.executable, str(harness.SCRIPT), "why", worker.run, place, *more]
         done = subprocess.run(words, capture_output=True, check=False, timeout=60)
         data = done.stdout.partition(b"\n")[2]
         body = b"".join(part for _head, part in pieces(data))
@@ -238,3 +233,26 @@ def test_causes_of_several_attempts(gang: Make, place: Path) -> None:
     assert answer.workers == (1,)
     assert answer.command == "tpu-fleet attach demo --slice pair --worker 1"
     assert answer.cause.title == "waits for a person"
+
+
+def attempt_of(found: Verdict) -> int:
+    (attempt,) = {one.evidence.run.attempt for one in found.case.workers if one.evidence}
+    return attempt
+
+
+# In CI tests/unit/roles/training_run/run_agent/act/test_hang.py reads made notes.
+@pytest.mark.night
+def test_what_the_agents_noted_of_a_hang_is_judged_later(gang: Make, place: Path) -> None:
+    workers = started(gang, place, hang_seconds=8)
+    harness.wait_until(lambda: workers[0].status().get("step"), "a step")
+    (place / "do").write_text("queue")
+    for worker in workers:
+        worker.wait_event("hang")
+    (place / "do").unlink()
+    for worker in workers:
+        worker.wait_running(attempt=2)
+    assert attempt_of(verdict(workers, "healthy")) == 2
+    noted = judge([look(workers, "--hang")])
+    assert (noted.answer.key, noted.answer.workers) == ("data", (1,))
+    assert "worker 0 waits for it in an all-reduce" in noted.answer.sentence
+    assert attempt_of(noted) == 1

@@ -529,8 +529,9 @@ def _quiet(status: Mapping[str, Any]) -> Optional[float]:
 
 def _at_step(status: Mapping[str, Any], step: str, at: str) -> Optional[Tuple[int, float]]:
     number, when = status.get(step), status.get(at)
-    known = isinstance(number, int) and isinstance(when, (int, float))
-    return (number, when) if known else None
+    if isinstance(number, int) and isinstance(when, (int, float)):
+        return number, when
+    return None
 
 
 def _is_agent(pid: Any) -> bool:

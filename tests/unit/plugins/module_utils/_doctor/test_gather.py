@@ -44,3 +44,16 @@ def test_without_a_run_the_usual_ports_are_tried(tmp_path: Path) -> None:
     found = gather.peer_ports(place)
     assert (found[""]["tried"], found[""]["blocked"]) == (2, [])
     assert gather.peer_ports(Place(runs_dir=str(tmp_path))) == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "is_quiet"),
+    [
+        ({"state": "running", "first_step": 0, "first_step_at": 10.0, "step": 5, "step_at": 20}, 1),
+        ({"state": "failed", "first_step": 0, "first_step_at": 10.0, "step": 5, "step_at": 20}, 0),
+        ({"state": "running", "first_step": 0, "first_step_at": "x", "step": 5, "step_at": 20}, 0),
+        ({"state": "running"}, 0),
+    ],
+)
+def test_a_run_that_makes_no_step_is_seen(status: dict[str, object], is_quiet: int) -> None:
+    assert (gather._quiet(status) is not None) == bool(is_quiet)

@@ -92,6 +92,9 @@ def test_everything_of_a_run_is_there(history: History) -> None:
         assert card.story.run in text
         for _number, attempt in card.interruptions:
             assert attempt.words in text
+        assert f"The time went to {card.spent}." in text
+        assert "programs from the cache)" in card.start
+        assert card.start in text
     assert "4 failures in 1 h" in text
     assert "Connection timed out" in text
     assert "64 v4 chips on spot" in text

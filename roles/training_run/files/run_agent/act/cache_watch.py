@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -184,6 +185,8 @@ class CompileCache:
         if server.stdin is not None:
             with contextlib.suppress(OSError):
                 server.stdin.close()
-        server.terminate()
+        # It is our own child, and not waited for yet: no other process has the number.
+        with contextlib.suppress(OSError):
+            os.killpg(server.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(1)

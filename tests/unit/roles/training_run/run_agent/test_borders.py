@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import evidence_of
+from object_server import Objects, serving
 from run_agent import agent
 from run_agent.act import (
     evidence,
@@ -216,6 +218,40 @@ def test_the_evidence_of_a_run_whose_user_lies(place: Path, hands: hand.Hand, sw
     finally:
         own.kill()
         own.wait()
+
+
+def test_a_compilation_cache_is_the_work_of_its_user(place: Path, hands: hand.Hand) -> None:
+    """Root neither reads nor writes in its folder, and nothing of root's is sent from there."""
+    secret, whole = place / "secret", zlib.compress(b"of root")
+    secret.write_bytes(whole)
+    secret.chmod(0o600)
+    own, link, name = (f"jit_{word}-{'0f' * 32}-cache" for word in ("own", "link", "name"))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with serving(Objects()) as lab:
+        run = made(
+            place, hosts=["127.0.0.1", "127.0.0.2"], peer_port=3, port=port, archive="gs://lab/all",
+            storage=lab.url, compile_cache_bytes=10**6,
+        )  # fmt: skip
+        run = replace(run, paths=replace(run.paths, cache=place / "cache"))
+        folder = terminal.give_cache_folder(run)
+        assert folder is not None
+        found = folder.stat()
+        assert (found.st_uid, found.st_mode & 0o777) == (UID, 0o700)
+        assert folder.parent.stat().st_uid == 0
+        (folder / own).write_bytes(whole)
+        os.chown(folder / own, UID, -1)
+        (folder / link).symlink_to(secret)
+        os.link(secret, folder / name)
+        cache = CompileCache(run, hands, lambda: "ab" * 32)
+        cache.look(100.0, idle=False)
+        until(lambda: not cache._thread or not cache._thread.is_alive())
+        cache._take_in()
+        assert [one.rpartition("/")[2] for one in lab.items] == [own]
+        assert secret.read_bytes() == whole
+        until(lambda: processes.with_argument("cache-serve", UID))
+        cache.close()
+        until(lambda: not processes.with_argument("cache-serve", UID))
 
 
 def test_an_agent_takes_no_parent_that_is_not_the_users(place: Path) -> None:

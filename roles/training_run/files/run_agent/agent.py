@@ -688,6 +688,7 @@ class Agent:
             queue=self.order.queue if self.order else None,
             bucket=self.bucket.shown(),
             archive=self.archive.shown(),
+            cache=self.cache.shown(),
             chips=self.chips.found,
             bad_chips=self._bad_chips(),
             stand_out=stand_out,

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..decide import archive, compile_cache
 from ..decide.config import Config
-from ..decide.values import json_object, one_line
+from ..decide.values import is_whole, json_object, one_line
 from . import as_user, installed, terminal
 from .hand import Hand
 
@@ -40,6 +40,7 @@ class CompileCache:
         self._bucket = (place[0], gang) if place else None
         self._thread: threading.Thread | None = None
         self._answer: dict[str, Any] | None = None
+        self._fetches = False
         self._known: list[str] = []
         self._stamp: list[int] | None = None
         self._looked: float | None = None
@@ -47,6 +48,7 @@ class CompileCache:
         self._unwanted = threading.Event()
         self._server: subprocess.Popen[bytes] | None = None
         self._served = ("", 0.0)  # by which key, and when that began
+        self._last_fetched = 0  # entries, before the last start
         self.errors: list[str] = []
 
     @property
@@ -85,6 +87,17 @@ class CompileCache:
             return ""
         return "its compilation cache is being filled"
 
+    def shown(self) -> dict[str, Any] | None:
+        """Return what the status says of the cache; None where the agent has none to look after."""
+        if self.folder is None:
+            return None
+        return {
+            "folder": str(self.folder),
+            "entries": len(self._known),
+            "fetched": self._last_fetched,
+            "errors": self.errors,
+        }
+
     def forget(self) -> None:
         """Fetch once more before the next start."""
         self._fetched = None
@@ -120,7 +133,7 @@ class CompileCache:
         }
         if self._bucket is not None:
             order.update(bucket=self._bucket[0], prefix=self._bucket[1])
-        self._answer = None
+        self._answer, self._fetches = None, fetch
         text = json.dumps(order).encode()
         self._thread = threading.Thread(target=self._run, args=(text,), daemon=True)
         self._thread.start()
@@ -149,7 +162,9 @@ class CompileCache:
         if isinstance(names, list):
             names = [one for one in names if isinstance(one, str) and compile_cache.is_entry(one)]
             self._known = names[: compile_cache.MOST_ENTRIES]
-        errors = answer.get("errors")
+        fetched, errors = answer.get("fetched"), answer.get("errors")
+        if self._fetches and is_whole(fetched):
+            self._last_fetched = max(0, min(fetched, compile_cache.MOST_ENTRIES))
         self.errors = [one_line(str(one)) for one in errors][:3] if isinstance(errors, list) else []
 
     # The server of worker 0

@@ -71,6 +71,7 @@ def test_a_start_waits_until_entries_are_here(tmp_path: Path, lab: Objects) -> N
     settled(first)
     assert first.obstacle(301.0) == ""
     assert (folder / NAME).read_bytes() == DATA
+    assert first.shown() == {"folder": str(folder), "entries": 1, "fetched": 1, "errors": []}
     first.close()
 
 
@@ -97,6 +98,7 @@ def test_nothing_is_waited_for(tmp_path: Path, lab: Objects, more: dict[str, Any
     cache = cache_of(config)
     assert cache.obstacle(100.0) == ""
     assert cache._thread is None
+    assert (cache.shown() is None) == ("archive" not in more)
     assert (terminal.give_cache_folder(config) is None) == ("archive" not in more)
 
 

@@ -193,6 +193,9 @@ def runs(
     the program printed, or what the run waits for: another run that uses the TPU, a process that
     holds a chip, a worker that does not answer.
 
+    With RUN, lines below the table say how long its last attempt took to the first step, and where
+    its time goes.
+
     --queue shows the submitted runs instead, without a worker: what runs where, what waits in which
     order and why, and what ended last. A run whose slice the API has no more waits again.
     """

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,3 +75,38 @@ def test_the_final_parameters_do_not_tell_what_happened(
         assert "attempt 2 begins at step 0\n" not in worker.log().replace("\r", "")
         assert re.search(r"attempt 3 begins at step [12]\d\d", worker.log())
         assert final(worker) == undisturbed
+
+
+# Each process says what all have, and how a process that has no certificate fares.
+TOGETHER = """
+import os, subprocess, sys, time
+import jax
+jax.config.update("jax_platforms", "cpu")
+me, all_ = int(os.environ["TPU_FLEET_WORKER"]), int(os.environ["TPU_FLEET_WORKERS"])
+where = os.environ["TPU_FLEET_COORDINATOR"]
+jax.distributed.initialize(where, all_, me, initialization_timeout=60)
+from jax.experimental import multihost_utils
+print("together", multihost_utils.process_allgather(jax.numpy.array(me)).tolist(), flush=True)
+if me == 0:
+    mine = "JAX_MTLS", "JAX_DISTRIBUTED"
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+    code = f"import jax; jax.distributed.initialize({where!r}, {all_}, 1, initialization_timeout=4)"
+    done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, timeout=90)
+    print("a stranger", "came in" if done.returncode == 0 else "is refused", flush=True)
+multihost_utils.sync_global_devices("end")
+"""
+
+
+@pytest.mark.night
+def test_processes_of_jax_know_each_other_by_the_key_of_the_gang(
+    gang: Callable[..., list[Any]], python: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "together.py"
+    program.write_text(TOGETHER)
+    workers = gang(f"exec {python} {program}", workers=3, mtls=True)
+    for worker in workers:
+        worker.up()
+    for worker in workers:
+        worker.wait(state="succeeded", attempt=1)
+        assert "together [0, 1, 2]" in worker.log()
+    assert "a stranger is refused" in workers[0].log()

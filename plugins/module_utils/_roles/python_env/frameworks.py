@@ -41,6 +41,8 @@ DEFAULT_PYTHON = "3.12"
 # The minor versions of Python 3 that uv, deadsnakes or conda-forge provide.
 PYTHONS = (8, 15)
 DEFAULT_VERSIONS = {"jax": "0.12.0.1", "torch_xla": "2.9.0", "torch_tpu": "0.2.0"}
+# The first JAX whose processes show each other certificates; older ones ignore them.
+OLDEST_WITH_MTLS = "0.11.2"
 # The packages of PyTorch's own index, in builds for the CPU.
 TORCH_FAMILY = ("torch", "torchvision", "torchaudio")
 # libtpu's name before it was on PyPI; if both are installed, the later one wins.

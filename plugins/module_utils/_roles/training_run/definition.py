@@ -240,6 +240,7 @@ def _of_run(run: Run, port_base: int) -> dict[str, Any]:
         "checkpoint_dir": checkpoint_folder(run),
         # Only where it is so: another key would restart all runs that were made before.
         **({"attempt_folders": True} if run.get("fence") == "attempt" else {}),
+        **({"mtls": True} if run.get("mtls") else {}),
         "needs_tpu": str(run.get("needs_tpu", "auto")).lower(),
         "checkpoint_signal": run.get("checkpoint_signal", ""),
         "checkpoint_command": run.get("checkpoint_command", ""),

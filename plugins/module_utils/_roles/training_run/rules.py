@@ -16,6 +16,7 @@ from ..._schema.refs import in_its_slice, known, known_user
 from ..._schema.values import ENTRY_NAME
 from ..dataset.rules import check_datasets_of
 from ..env_secrets.rules import check_uses
+from ..python_env.frameworks import DEFAULT_VERSIONS, OLDEST_WITH_MTLS, version_key
 from ..whose import TREES, VENVS, check_code_of
 
 _SIGNAL = re.compile("(SIG)?(TERM|INT|HUP|QUIT|USR1|USR2)")
@@ -51,6 +52,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
                 message = "is not the name of an environment variable"
                 problems.append(Problem(f"{field}.env.{key}", None, message, remedy))
         problems += _about_watching(field, entry) + _about_checkpoints(field, entry)
+        problems += _about_mtls(data, field, entry)
         retries = entry.get("retries")
         if isinstance(retries, int) and retries < 0:
             remedy = "Use 0 or more"
@@ -77,6 +79,24 @@ def _about_checkpoints(field: str, entry: Mapping[str, Any]) -> list[Problem]:
         message = "needs checkpoints in a bucket"
         problems.append(Problem(f"{field}.fence", "attempt", message, remedy))
     return problems
+
+
+def _about_mtls(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Return a problem if the run's JAX would ignore certificates, and go on without a word."""
+    if entry.get("mtls") is not True:
+        return []
+    venvs = (one for _field, one in entries(data, "fleet_venvs"))
+    named = next((one for one in venvs if one.get("name") == entry.get("venv")), {})
+    version = str(
+        named.get("framework_version") or data.get("fleet_jax_version") or DEFAULT_VERSIONS["jax"]
+    )
+    knows = named.get("framework") == "jax"
+    if knows and version_key(version) >= version_key(OLDEST_WITH_MTLS):
+        return []
+    what = f"has JAX {version}" if knows else "is none with framework: jax"
+    message = f"needs JAX {OLDEST_WITH_MTLS} or newer, and the run's venv {what}"
+    remedy = f"Name a venv with framework: jax and framework_version {OLDEST_WITH_MTLS} or newer"
+    return [Problem(f"{field}.mtls", True, message, f"{remedy}, or remove it")]
 
 
 def _about_address(field: str, place: str) -> list[Problem]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .act import hang, metadata, processes, save_request, secrets, store, terminal
+from .act import certificates, hang, metadata, processes, save_request, secrets, store, terminal
 from .act.archive_watch import Archive
 from .act.bucket_watch import BucketWatch
 from .act.cache_watch import CompileCache
@@ -584,7 +584,8 @@ class Agent:
         self.readiness.forget()
         self.journal.tell(self.memory, "attempt-started")
         try:
-            env = {**self.secrets.take(), **self.config.env}
+            tls = certificates.given(self.config, order.attempt, self.keys.all)
+            env = {**tls, **self.secrets.take(), **self.config.env}
             owner = order.token.partition(" ")[0]
             config = replace(self.config, env=env)
             self.readiness.take_chips()

@@ -112,6 +112,7 @@ class Config:
     archive: str = ""
     results: list[str] = field(default_factory=list)
     fence: str = ""
+    mtls: bool = False  # whether JAX's processes show each other certificates
     attempt_folders: bool = False  # whether each attempt writes to a folder of its own
     port: int = 0  # below the coordinator's: worker 0 hands entries of the compilation cache out
     compile_cache_bytes: int = 0

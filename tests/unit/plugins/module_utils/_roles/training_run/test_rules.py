@@ -59,3 +59,27 @@ def test_folders_of_attempts_are_in_a_bucket(place: str | None, fence: str, is_w
 def test_only_region_and_zone_are_replaced() -> None:
     (text,) = problems("gs://lab-{place}/x")
     assert "has {place}, which is neither region nor zone. Write {region} or {zone}" in text
+
+
+@pytest.mark.parametrize(
+    ("venv", "version", "words"),
+    [
+        ({"framework": "jax"}, None, ""),
+        ({"framework": "jax", "framework_version": "0.11.2"}, "0.10.2", ""),
+        ({"framework": "jax", "framework_version": "0.11.1"}, None, "venv has JAX 0.11.1"),
+        ({"framework": "jax"}, "0.10.2", "the run's venv has JAX 0.10.2"),
+        ({"framework": "torch_xla"}, None, "the run's venv is none with framework: jax"),
+        ({}, None, "the run's venv is none with framework: jax"),
+    ],
+)
+def test_certificates_need_a_jax_that_does_not_ignore_them(
+    venv: dict[str, str], version: str | None, words: str
+) -> None:
+    run = {"name": "digits", "slices": [], "venv": "main", "mtls": True}
+    venvs = [{"name": "main", "path": "/opt/venvs/main", **venv}]
+    data = {"fleet_runs": [run], "fleet_venvs": venvs, "fleet_jax_version": version}
+    found = [str(one) for one in check_training_run(data) if one.field == "fleet_runs[0].mtls"]
+    assert len(found) == bool(words)
+    assert all(words in text and "0.11.2 or newer" in text for text in found)
+    plain = {**data, "fleet_runs": [{**run, "mtls": False}]}
+    assert not [one for one in check_training_run(plain) if one.field.endswith("mtls")]

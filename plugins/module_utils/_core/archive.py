@@ -45,7 +45,7 @@ WRITE_DOLLARS = 0.005 / 1000
 """An operation of class A, by Google's list price for a Standard bucket in one region."""
 MONTH = 30.44 * 86400.0
 """Seconds."""
-_STREAM = re.compile(r"log|events|hang-\d{1,9}\.txt")
+_STREAM = re.compile(r"log|events|(?:hang|start)-\d{1,9}\.(?:txt|json)")
 _LIFE = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _PART = re.compile(r"(\d{10})-(\d{10})")
 _MOST_HEAD = 1000

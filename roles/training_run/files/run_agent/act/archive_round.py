@@ -31,6 +31,7 @@ SECONDS = {"parts": 40.0, "results": 300.0}
 _MOST = {archive.LOG: 4 << 20, archive.EVENTS: 1 << 20}
 _MOST_NOTE = 1 << 19
 _NOTES = 5
+_KINDS = ("hang-*.txt", "hang-*.json", "start-*.txt", "start-*.json")
 _TRIES = 5  # numbers of parts that may be taken
 _ENTRIES = 20_000  # of folders of results that are looked at
 _PIECE = 1 << 18
@@ -102,9 +103,10 @@ def _sources(log: Path) -> Iterator[tuple[str, Path, int]]:
     """Yield the streams of a run, their files, and how much of each is in one part."""
     yield archive.LOG, log, _MOST[archive.LOG]
     yield archive.EVENTS, log.with_name("events.jsonl"), _MOST[archive.EVENTS]
-    notes = [one for one in log.parent.glob("hang-*.txt") if len(one.name) < 20]
-    for note in sorted(notes, key=lambda one: one.lstat().st_mtime)[-_NOTES:]:
-        yield note.name, note, _MOST_NOTE
+    for kind in _KINDS:
+        notes = [one for one in log.parent.glob(kind) if len(one.name) < 20]
+        for note in sorted(notes, key=lambda one: one.lstat().st_mtime)[-_NOTES:]:
+            yield note.name, note, _MOST_NOTE
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ def test_each_round_writes_what_is_new_as_one_object(machine: Machine, lab: Obje
     machine.say("one\n")
     machine.log.with_name("events.jsonl").write_text('{"event":"agent-started"}\n')
     machine.log.with_name("hang-3.txt").write_text("stacks\n")
+    machine.log.with_name("start-4.json").write_text('{"worker": 0}')
     assert machine.round() == {
         "state": machine.states["parts"], "more": False, "note": "", "error": "",
     }  # fmt: skip
@@ -78,6 +79,7 @@ def test_each_round_writes_what_is_new_as_one_object(machine: Machine, lab: Obje
     assert machine.read() == ("one\ntwo\n", 0)
     assert machine.read("events") == ('{"event":"agent-started"}\n', 0)
     assert machine.read("hang-3.txt") == ("stacks\n", 0)
+    assert machine.read("start-4.json") == ('{"worker": 0}', 0)
 
 
 def test_a_lost_answer_costs_no_line_and_writes_none_twice(machine: Machine, lab: Objects) -> None:

@@ -155,7 +155,9 @@ class Shelf:
             self.tell(STAGING, f"{size(self.here())}{of} are here")
 
     def tell(self, state: str, says: str) -> None:
-        """Write what it is at."""
+        """Write what it is at; what is no progress goes into the journal too."""
+        if state != STAGING and (state, says) != (self.state, self.says):
+            print(f"data set {self.dataset.name}: {state}: {says}", flush=True)
         self.state, self.says = state, says
         self._written = time.monotonic()
         with contextlib.suppress(OSError):

@@ -90,7 +90,7 @@ class Neighbour:
             raise web.CannotGet(f"{self._server} is no worker of this slice")
         try:
             return _told(json.loads(body))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, RecursionError, TypeError, ValueError):
             raise web.CannotGet(f"{self._server} is of another version: apply to all") from None
 
     def _asked(self, path: str, asked: Mapping[str, str]) -> tuple[bytes, str]:

@@ -12,6 +12,7 @@ def test_a_question_is_for_one_path_and_one_key() -> None:
     assert not proof.may_ask("other", "/a", asked)
     assert not proof.may_ask("", "/a", proof.asking("", "/a"))
     assert not proof.may_ask("key", "/a", {})
+    assert not proof.may_ask("key", "/a", {**asked, proof.PROOF: "é"})
 
 
 def test_an_answer_is_for_one_question() -> None:

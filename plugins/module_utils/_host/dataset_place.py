@@ -139,4 +139,5 @@ def lacking(name: str, path: str, content: str, status: Path = STATUS) -> str:
         return ""
     found = status_of(name, status)
     said = str(found.get("says") or "") if found.get("id") == content else ""
-    return f"data set {name}: {said or 'it is not staged yet'}"[:400]
+    text = f"data set {name}: {said or 'it is not staged yet'}"
+    return "".join(letter if letter.isprintable() else " " for letter in text)[:400]

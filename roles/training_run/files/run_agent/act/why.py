@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ..decide import bounds
 from . import evidence, hang
 from .definitions import load
 from .hand import Hand
@@ -50,8 +51,18 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def packed(found: evidence.Found) -> bytes:
+    """Return all of it, within the bounds: a character of the text can take six bytes."""
+    text = found.text
+    while True:
+        data = json.dumps({"evidence": found.evidence, "text": text}).encode("ascii")
+        if len(data) <= bounds.ANSWER or not text:
+            return data
+        text = text[: len(text) // 2]
+
+
 def _send(found: evidence.Found) -> None:
-    data = json.dumps({"evidence": found.evidence, "text": found.text}).encode("ascii")
+    data = packed(found)
     out = sys.stdout.buffer
     out.write(BEGINNING.encode() + b"\n")
     for at in range(0, len(data), _PIECE):

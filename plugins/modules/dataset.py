@@ -54,7 +54,7 @@ def main() -> None:
         needed=stager.is_needed,
         changed_paths=changed,
         hash=stager.hash(),
-        lacking=stager.lacking(),
+        must_restart=stager.must_restart(),
         names=sorted(entry["name"] for entry in stager.datasets),
         diff=stager.changes,
     )

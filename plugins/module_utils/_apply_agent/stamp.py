@@ -53,7 +53,12 @@ class Watch:
 
     trees: Sequence[str] = ("/etc", "/usr/local", "/opt/tpu-fleet")
     # What is below these is left out; the entry itself is not.
-    closed: Sequence[str] = ("/opt/tpu-fleet/venvs", "/opt/tpu-fleet/apply")
+    closed: Sequence[str] = (
+        "/opt/tpu-fleet/venvs",
+        "/opt/tpu-fleet/apply",
+        # They may have a million files, and come after the apply.
+        "/opt/tpu-fleet/datasets",
+    )
     files: Sequence[str] = (
         "/var/lib/dpkg/status",
         "/sys/kernel/mm/transparent_hugepage/enabled",

@@ -138,8 +138,9 @@ def datasets() -> Dict[str, Any]:
                 "says": str(said.get("says") or "") if is_of_it else "",
             }
         )
-    alive = told("systemctl", "is-active", dataset_place.UNIT).strip() if found else ""
-    return {"sets": found, "alive": alive in ("active", "activating")}
+    shown = told("systemctl", "show", "--property=SubState", dataset_place.UNIT) if found else ""
+    state = shown.strip().partition("=")[2]
+    return {"sets": found, "alive": state in ("running", "start", "auto-restart")}
 
 
 def reboot() -> Dict[str, Any]:

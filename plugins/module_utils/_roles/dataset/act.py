@@ -92,10 +92,12 @@ class Stager:
         text = json.dumps([text for text, mode in files(self.settings).values() if mode == 0o644])
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def lacking(self) -> list[str]:
-        """Return the data sets that are not in their place."""
-        lacks = (one for one in self.datasets if not Place(one["path"]).has(one["id"]))
-        return [one["name"] for one in lacks]
+    def must_restart(self) -> bool:
+        """Return whether the agent has ended, and a data set is not in its place."""
+        if all(Place(one["path"]).has(one["id"]) for one in self.datasets):
+            return False
+        _code, state, _error = self._run(["systemctl", "show", "--property=SubState", UNIT])
+        return state.strip() == "SubState=exited"
 
     def _gone(self) -> dict[str, str]:
         """Return the data sets that this role has made and that are no longer declared there."""

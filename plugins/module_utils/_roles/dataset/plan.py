@@ -28,6 +28,8 @@ Wants=network-online.target
 ExecStart=/usr/bin/python3 -I /opt/tpu-fleet/tpu_fleet_datasets.py
 # Authorities and proxies of the machine.
 EnvironmentFile=-/etc/environment
+# So that its state is the same before and after all is staged.
+RemainAfterExit=yes
 Restart=on-failure
 RestartSec=20
 NoNewPrivileges=yes

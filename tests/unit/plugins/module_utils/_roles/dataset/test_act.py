@@ -22,10 +22,11 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.commands: list[list[str]] = []
+        self.says = "SubState=running\n"
 
     def run(self, words: list[str], **_more: Any) -> tuple[int, str, str]:
         self.commands.append(words)
-        return 0, "", ""
+        return 0, self.says, ""
 
     def stager(self, *entries: dict[str, Any], check: bool = False, **more: Any) -> Stager:
         settings = {
@@ -71,7 +72,19 @@ def test_it_writes_what_the_agent_reads_once(machine: Machine) -> None:
     assert Path(plan.KEY).stat().st_mode & 0o777 == 0o600
     assert ["systemctl", "daemon-reload"] in machine.commands
     again = machine.stager(machine.entry())
-    assert (again.apply(), again.changes, again.lacking()) == ([], [], ["set"])
+    assert (again.apply(), again.changes) == ([], [])
+
+
+def test_an_agent_that_has_ended_starts_again_for_what_went(machine: Machine) -> None:
+    stager = machine.stager(machine.entry())
+    assert not stager.must_restart()
+    machine.says = "SubState=exited\n"
+    assert stager.must_restart()
+    content = stager.datasets[0]["id"]
+    place = Place(stager.datasets[0]["path"])
+    place.whole(content).mkdir(parents=True)
+    place.switch(content)
+    assert not stager.must_restart()
 
 
 def test_check_mode_changes_nothing_and_says_so(machine: Machine) -> None:
@@ -127,7 +140,6 @@ def test_what_is_there_already_needs_no_more_room(machine: Machine) -> None:
     place.whole(content).mkdir(parents=True)
     place.switch(content)
     assert stager.problems() == []
-    assert stager.lacking() == []
 
 
 def test_before_a_disk_is_mounted_its_room_is_not_known(machine: Machine) -> None:

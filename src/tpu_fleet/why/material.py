@@ -76,7 +76,7 @@ def read(folder: Path, run: str) -> Kept:
     It finds what `write` has written, and what `tpu-fleet fetch` has brought of hangs. Raises
     OSError.
     """
-    looks: dict[str, list[Shown]] = {}
+    looks: dict[str, dict[str, Shown]] = {}
     problems = []
     for path, look, host in _files(folder):
         try:
@@ -85,8 +85,9 @@ def read(folder: Path, run: str) -> Kept:
             problems.append(str(error))
             continue
         if found.evidence.run.name == run:
-            looks.setdefault(look, []).append(found)
-    newest = max(looks.values(), key=_order, default=[])
+            # An archive may have it too.
+            looks.setdefault(look, {})[host] = found
+    newest = max((list(one.values()) for one in looks.values()), key=_order, default=[])
     return Kept(tuple(of_one_attempt(newest)), tuple(problems))
 
 
@@ -96,7 +97,8 @@ def _files(folder: Path) -> Iterator[tuple[Path, str, str]]:
     for path in sorted(folder.rglob("*.json")):
         note = NOTE.fullmatch(path.name)
         if note:
-            yield path, note[1], path.parent.name
+            kept = path.parents[1].name == "archive"
+            yield path, note[1], path.parents[2 if kept else 0].name
         elif path.parent in places and path.name not in (REPORT, "status.json"):
             yield path, str(path.parent), path.stem
 

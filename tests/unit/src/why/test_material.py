@@ -51,6 +51,9 @@ def test_notes_that_fetch_has_brought_are_read(tmp_path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         told = seen(number, STEP, run={"attempt": attempt})
         (folder / f"{name}.json").write_text(json.dumps(told))
+        archived = folder / "archive" / "20261125T220000Z"
+        archived.mkdir(parents=True, exist_ok=True)
+        (archived / f"{name}.json").write_text(json.dumps(told))
     (tmp_path / "digits" / "pod-w0" / "status.json").write_text("{}")
     kept = read(tmp_path, "digits")
     found = [(one.host, one.evidence.run.attempt) for one in kept.shown]

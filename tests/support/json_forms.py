@@ -68,6 +68,7 @@ def _compared(written: Any) -> Any:
             raise SystemExit(f"{form} --json: {told}")
         return str(written(form, body, indent))
 
+    compared.__wrapped__ = written  # type: ignore[attr-defined]
     return compared
 
 

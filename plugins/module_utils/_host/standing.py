@@ -24,7 +24,7 @@ SHOWN = (
     "run", "state", "reason", "attempt", "run_id", "worker", "workers", "exit_code", "signal",
     "step", "step_at", "first_step", "first_step_at", "loss", "loss_trouble", "saved_at", "since",
     "start", "end", "queue", "boot_id", "user", "problems", "log_path",
-    "checkpoints_on", "declared", "submitted", "stopped_by",
+    "checkpoints_on", "declared", "submitted", "stopped_by", "bad_chips",
 )  # fmt: skip
 # The title of sshd's process for a login: the user and the terminal. Any process can take this
 # title, so it counts only below a process of root's that runs sshd itself.

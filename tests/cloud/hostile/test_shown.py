@@ -31,11 +31,19 @@ from hostile import KINDS, controls
 from tpu_fleet.cli import main
 from tpu_fleet.commands import doctor, runs, status
 from tpu_fleet.commands.many import Many
+from tpu_fleet.contract import printing
 from tpu_fleet.history.record import HISTORY
 from tpu_fleet.workers.ask.run_answers import Answers
 from tpu_fleet.workers.ask.run_view import Run
 from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
 from tpu_fleet.workers.inventory.read import PlayError
+
+
+@pytest.fixture(autouse=True)
+def of_any_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands print what has no form: a hostile text stands where a form has a word."""
+    monkeypatch.setattr(printing, "written", printing.written.__wrapped__)  # type: ignore[attr-defined]
+
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

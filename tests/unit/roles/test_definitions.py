@@ -86,13 +86,15 @@ def test_every_golden_file_has_its_case() -> None:
 def test_the_agent_is_installed_as_it_is_here() -> None:
     role = "training_run"
     found = arguments(role, "install.yml", "Install the agent", variables_of(role, {}))["files"]
-    program, *rest, folder = found
+    program, *rest, agent, hook, older = found
     assert program == {
         "path": "/usr/local/bin/tpu-fleet-run",
         "mode": "0755",
         "content": '#!/bin/sh\nexec /usr/bin/python3 -I /opt/tpu-fleet/tpu_fleet_run.py "$@"\n',
     }
-    assert folder == {"path": "/opt/tpu-fleet/run_agent", "state": "directory", "purge": "*.py"}
+    for folder, name in ((agent, "run_agent"), (hook, "python_hook")):
+        assert folder == {"path": f"/opt/tpu-fleet/{name}", "state": "directory", "purge": "*.py"}
+    assert older == {"path": "/opt/tpu-fleet/hang_hook/sitecustomize.py", "state": "absent"}
     sources = ROLES / role / "files"
     assert {file["path"]: file["content"] for file in rest} == {
         f"/opt/tpu-fleet/{path.relative_to(sources)}": path.read_text()

@@ -13,7 +13,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host import as_user
 
 PLUGINS = Path(__file__).resolve().parents[5] / "plugins"
 # Their threads live in programs of this collection on a machine, and not in Ansible's processes.
-ELSEWHERE = ("module_utils/_apply_agent/", "module_utils/_host/file_server.py")
+ELSEWHERE = (
+    "module_utils/_apply_agent/",
+    "module_utils/_host/file_server.py",
+    # Its threads are those of a run's program, as data.
+    "module_utils/_evidence/evidence.py",
+)
 MADE_HERE = "module_utils/_core/threads.py"
 OTHERS = {"Thread", "Timer", "ThreadPoolExecutor", "to_thread"}
 

@@ -120,5 +120,6 @@ def test_all_locks_on_machines_are_these() -> None:
         for path in place.rglob("*.py")
         if re.search(r"\b(flock|lockf)\(", path.read_text(encoding="utf-8"))
     }
-    assert found == {"plugins/module_utils/_host/locks.py"}
+    # The profiler has the rights of the run's user, and waits for nothing that holds its lock.
+    assert found == {"plugins/module_utils/_host/locks.py", "src/tpu_fleet/on_worker/profiler.py"}
     assert locks.SECONDS <= 60

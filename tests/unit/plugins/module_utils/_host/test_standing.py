@@ -80,7 +80,10 @@ def test_runs(worker: Path) -> None:
 def test_the_watcher_is_given_all_that_it_reads_of_a_run() -> None:
     read = {one.name for one in fields(RunStatus)}
     # What is made of a run's files, of its queue, or read by other questions alone.
-    assert read - set(SHOWN) == {"ending", "past", "behind", "behind_user", "archive", "pid"}
+    of_files = {"ending", "past", "archive", "pid"}
+    figures = {"chips", "inside", "mfu", "stand_out", "start_counts", "start_parts"}
+    of_queue = {"behind", "behind_user"}
+    assert read - set(SHOWN) == of_files | of_queue | figures | {"tokens_per_second"}
 
 
 def test_who_keeps_a_run_stopped(worker: Path) -> None:

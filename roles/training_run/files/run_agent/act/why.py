@@ -32,6 +32,13 @@ def main(words: list[str]) -> int:
     `words` are its name and a folder, and NOTED for what was noted when it hung last.
     """
     signal.alarm(_LIFE)
+    try:
+        return _sent(words)
+    finally:
+        signal.alarm(0)
+
+
+def _sent(words: list[str]) -> int:
     noted, words = NOTED in words, [word for word in words if word != NOTED]
     place = Path(words[1]) if len(words) > 1 else DEFINITIONS
     path = place / f"{words[0]}.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
@@ -24,3 +25,8 @@ def test_a_run_that_is_not_declared_is_named(
 ) -> None:
     assert why.main(["gone", str(tmp_path)]) == why.NOT_DECLARED
     assert capsys.readouterr().err == "it has no run gone\n"
+
+
+def test_its_time_limit_ends_with_it(tmp_path: Path) -> None:
+    why.main(["gone", str(tmp_path)])
+    assert why.signal.alarm(0) == 0

@@ -271,17 +271,6 @@ def by_holding(siege: Siege) -> Told:
     def carol_trains() -> None:
         wait_until("carol's run", lambda: runs(siege, "chips"), 60)
 
-    def chips_are_not_hers_to_describe() -> None:
-        # Longer than from one look of the agent to the next.
-        time.sleep(20)
-        assert siege.fleet.status(HOST, "chips").get("chips") is None
-
-    def chips_are_seen() -> None:
-        def use() -> Any:
-            return siege.fleet.status(HOST, "chips").get("chips")
-
-        assert wait_until("the use of carol's chip", use, 60)["count"] == 1
-
     def carol_waits_for_a_port() -> None:
         machine.root("systemctl stop tpu-fleet-run@chips")
         siege.held += machine.mallory("listen", str(PORT + 1))
@@ -293,7 +282,7 @@ def by_holding(siege: Siege) -> Told:
 
     for step in (
         *(applied, watched, listed, served_by_carol),
-        *(carol_trains, chips_are_not_hers_to_describe, carol_waits_for_a_port, chips_are_seen),
+        *(carol_trains, carol_waits_for_a_port),
     ):
         try:
             step()

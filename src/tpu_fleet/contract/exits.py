@@ -82,7 +82,10 @@ OWN: dict[str, dict[int, str]] = {
     "checkpoints": {0: "everything was seen and done"},
     "compare": {1: "there is no such run, or a file cannot be written"},
     "grant import": {1: "lines of the mail are unclear"},
-    "logs": {0: "everything was shown", 1: "there is no such run, or its log cannot be read"},
+    "logs": {
+        0: "everything was shown, with -f to the end of the run",
+        1: "there is no such run, or its log may not be read",
+    },
     "runs": {0: "every worker answered", 1: "there is no such run, or an answer is invalid"},
     "profile": {0: "each worker has a profile", 1: "a worker has none"},
     "why": {
@@ -91,7 +94,7 @@ OWN: dict[str, dict[int, str]] = {
     },
     "stop": {
         0: "all have stopped or had ended",
-        1: "there is no such run, or one has not stopped in time",
+        1: "there is no such run, or one has not stopped in time and goes on to",
     },
     "start": {
         0: "all run, have ended, or wait for another run to leave the TPU",
@@ -102,7 +105,16 @@ OWN: dict[str, dict[int, str]] = {
         1: "there is no such run, or one is refused or has not begun in time",
     },
     "submit": {0: "all runs are in the queue"},
-    "sync": {0: "the version is on all workers", 1: "it was refused, or the program failed"},
+    "sync": {
+        0: "all workers have the version",
+        1: "it was refused and nothing was changed, or the program failed at once",
+        2: f"a worker was not reached and nothing was changed, or {WRONG_CALL}",
+    },
+    "exec": {
+        0: "success on every worker",
+        1: "a command ended with another status, or names or the fleet file are wrong",
+        2: f"a worker was not reached, refused the login, was lost or too slow, or {WRONG_CALL}",
+    },
     "fetch": {0: "everything is here", 1: "there is no such run, or a worker failed"},
 }
 """Where a command says more than its family."""

@@ -44,15 +44,17 @@ def done(asked: dict[str, Any]) -> dict[str, Any]:
     Asked is with the `folder`, the `limit` in bytes, the `key`, what is `known` to be whole, and
     how many `seconds` it may take; with `peer` as host and port, and with `bucket`, the `prefix`,
     `storage` and `metadata`, where there are such. Return the names that are `known` now, how many
-    were `fetched` and `sent`, and the `errors`.
+    were `fetched` and `sent`, the `errors`, and whether worker 0 may serve soon: then `again`.
     """
     folder, errors, fetched, sent = Path(asked["folder"]), [], 0, 0
+    again = False
     until = time.monotonic() + asked["seconds"]
     if asked["fetch"]:
         for source in (_from_peer, _from_bucket):
             try:
                 fetched += source(asked, folder, until)
             except (OSError, ValueError, CannotLook) as error:
+                again = again or isinstance(error, ConnectionRefusedError)
                 errors.append(one_line(str(error)))
     known = cache_folder.tidy(folder, asked["limit"], asked["known"])
     if asked["send"] and asked.get("bucket"):
@@ -60,7 +62,7 @@ def done(asked: dict[str, Any]) -> dict[str, Any]:
             sent = _send(asked, folder, known, until)
         except CannotLook as error:
             errors.append(one_line(str(error)))
-    return {"known": known, "fetched": fetched, "sent": sent, "errors": errors}
+    return {"known": known, "fetched": fetched, "sent": sent, "errors": errors, "again": again}
 
 
 def _from_peer(asked: dict[str, Any], folder: Path, until: float) -> int:

@@ -25,6 +25,8 @@ from .hand import Hand
 
 _MOST = 2 << 20
 _FETCH_SECONDS = 60.0  # that a start waits for entries at most
+_FILLS = "its compilation cache is being filled"
+_SERVES_WITHIN = 10.0  # seconds within which worker 0 serves, if it does
 _ROUND_SECONDS = 240.0
 _SERVER_PAUSE = 30.0
 
@@ -40,7 +42,7 @@ class CompileCache:
         self._bucket = (place[0], gang) if place else None
         self._thread: threading.Thread | None = None
         self._answer: dict[str, Any] | None = None
-        self._fetches = False
+        self._fetches = self._again = False
         self._known: list[str] = []
         self._stamp: list[int] | None = None
         self._looked: float | None = None
@@ -72,20 +74,24 @@ class CompileCache:
         if self._thread is None and self._stamp != before and not (idle and before is None):
             self._begin(folder, key, fetch=False)
 
-    def obstacle(self, now: float) -> str:
-        """Say that a start waits for entries, which it does for a minute at most; else empty."""
+    def obstacle(self, now: float, heard: bool) -> str:
+        """Say that a start waits for entries, which it does for a minute at most; else empty.
+
+        `heard` says whether worker 0 has answered, which serves entries from then on, or soon.
+        """
         folder, key = self.folder, self._key
         if folder is None or not (self._bucket or self._peer) or not key:
             return ""
         self._take_in()
-        if self._fetched is None and self._thread is None:
-            self._fetched = now
+        if not heard:
+            return _FILLS
+        begun = now if self._fetched is None else self._fetched
+        again = self._again and now - begun < _SERVES_WITHIN
+        if self._thread is None and (self._fetched is None or again):
+            self._fetched = begun
             terminal.give_cache_folder(self._config)
             self._begin(folder, key, fetch=True)
-        begun = now if self._fetched is None else self._fetched
-        if self._thread is None or now - begun > _FETCH_SECONDS:
-            return ""
-        return "its compilation cache is being filled"
+        return _FILLS if self._thread is not None and now - begun <= _FETCH_SECONDS else ""
 
     def shown(self) -> dict[str, Any] | None:
         """Return what the status says of the cache; None where the agent has none to look after."""
@@ -133,7 +139,7 @@ class CompileCache:
         }
         if self._bucket is not None:
             order.update(bucket=self._bucket[0], prefix=self._bucket[1])
-        self._answer, self._fetches = None, fetch
+        self._answer, self._fetches, self._again = None, fetch, False
         text = json.dumps(order).encode()
         self._thread = threading.Thread(target=self._run, args=(text,), daemon=True)
         self._thread.start()
@@ -163,6 +169,7 @@ class CompileCache:
             names = [one for one in names if isinstance(one, str) and compile_cache.is_entry(one)]
             self._known = names[: compile_cache.MOST_ENTRIES]
         fetched, errors = answer.get("fetched"), answer.get("errors")
+        self._again = self._fetches and answer.get("again") is True
         if self._fetches and is_whole(fetched):
             self._last_fetched = max(0, min(fetched, compile_cache.MOST_ENTRIES))
         self.errors = [one_line(str(one)) for one in errors][:3] if isinstance(errors, list) else []

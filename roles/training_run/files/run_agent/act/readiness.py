@@ -153,7 +153,8 @@ class Readiness:
         self.blocked = self._obstacle
         if not self.blocked and not queued:
             gang = self._leader.gang if self._leader else None
-            self.blocked = self._cache.obstacle(now) or self._preparation.obstacle(gang)
+            heard = gang is not None or order is not None
+            self.blocked = self._cache.obstacle(now, heard) or self._preparation.obstacle(gang)
 
     def leave(self) -> None:
         """Let the next run have the TPU, until this one is started again."""

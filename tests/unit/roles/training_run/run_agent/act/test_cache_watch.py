@@ -55,9 +55,9 @@ def settled(cache: CompileCache) -> None:
 def test_a_start_waits_until_entries_are_here(tmp_path: Path, lab: Objects) -> None:
     config = config_of(tmp_path, lab)
     first = cache_of(config)
-    assert first.obstacle(100.0) == "its compilation cache is being filled"
+    assert first.obstacle(100.0, True) == "its compilation cache is being filled"
     settled(first)
-    assert (first.obstacle(101.0), first.errors) == ("", [])
+    assert (first.obstacle(101.0, True), first.errors) == ("", [])
     folder = tmp_path / "cache/demo" / config.user
     (folder / NAME).write_bytes(DATA)
     first.look(200.0, idle=False)
@@ -67,9 +67,9 @@ def test_a_start_waits_until_entries_are_here(tmp_path: Path, lab: Objects) -> N
     assert first._thread is None  # half a minute has not passed, and nothing is new
     (folder / NAME).unlink()
     first.forget()
-    assert first.obstacle(300.0)
+    assert first.obstacle(300.0, True)
     settled(first)
-    assert first.obstacle(301.0) == ""
+    assert first.obstacle(301.0, True) == ""
     assert (folder / NAME).read_bytes() == DATA
     assert first.shown() == {"folder": str(folder), "entries": 1, "fetched": 1, "errors": []}
     first.close()
@@ -78,9 +78,9 @@ def test_a_start_waits_until_entries_are_here(tmp_path: Path, lab: Objects) -> N
 def test_a_start_waits_for_a_minute_at_most(tmp_path: Path, lab: Objects) -> None:
     lab.delay = 1.0
     cache = cache_of(config_of(tmp_path, lab))
-    assert cache.obstacle(100.0)
-    assert cache.obstacle(159.0)
-    assert cache.obstacle(161.0) == ""
+    assert cache.obstacle(100.0, True)
+    assert cache.obstacle(159.0, True)
+    assert cache.obstacle(161.0, True) == ""
     cache.close()
     settled(cache)
 
@@ -96,7 +96,7 @@ def test_a_start_waits_for_a_minute_at_most(tmp_path: Path, lab: Objects) -> Non
 def test_nothing_is_waited_for(tmp_path: Path, lab: Objects, more: dict[str, Any]) -> None:
     config = config_of(tmp_path, lab, **more)
     cache = cache_of(config)
-    assert cache.obstacle(100.0) == ""
+    assert cache.obstacle(100.0, True) == ""
     assert cache._thread is None
     assert (cache.shown() is None) == ("archive" not in more)
     assert (terminal.give_cache_folder(config) is None) == ("archive" not in more)
@@ -104,14 +104,14 @@ def test_nothing_is_waited_for(tmp_path: Path, lab: Objects, more: dict[str, Any
 
 def test_without_a_key_nothing_travels(tmp_path: Path, lab: Objects) -> None:
     cache = cache_of(config_of(tmp_path, lab), key="")
-    assert cache.obstacle(100.0) == ""
+    assert cache.obstacle(100.0, True) == ""
     cache.look(100.0, idle=False)
     assert (cache._thread, cache._server, lab.requests) == (None, None, [])
 
 
 def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
     config = config_of(tmp_path, lab, archive="")
-    first, second = cache_of(config), cache_of(replace(config, worker=1))
+    first = cache_of(config)
     terminal.give_cache_folder(config)
     folder = tmp_path / "cache/demo" / config.user
     (folder / NAME).write_bytes(DATA)
@@ -121,12 +121,14 @@ def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
     first.look(101.0, idle=True)
     assert first._server is server
     other = replace(config, worker=1, paths=replace(config.paths, cache=tmp_path / "cache1"))
-    errors = ["none yet"]
-    while errors:  # the server's process begins
-        second = cache_of(other)
-        assert second.obstacle(100.0)
+    second = cache_of(other)
+    assert second.obstacle(100.0, False)
+    assert second._thread is None  # worker 0 has not answered yet
+    at = 100.0
+    while second.obstacle(at, True):  # the server's process begins: it is asked again
         settled(second)
-        errors = second.errors
+        at += 0.01
+    assert second.errors == []
     assert (tmp_path / "cache1/demo" / config.user / NAME).read_bytes() == DATA
     first.close()
     assert server.wait(20) is not None
@@ -138,12 +140,12 @@ def test_what_a_round_says_is_read_with_care(
     cache = cache_of(config_of(tmp_path, lab))
     odd = json.dumps({"known": ["../x", 3, NAME], "errors": ["a\nb", 3, {}, "", ""]})
     monkeypatch.setattr(cache_watch.installed, "command", lambda *_: ["/bin/echo", odd])
-    cache.obstacle(100.0)
+    cache.obstacle(100.0, True)
     settled(cache)
     assert (cache._known, cache.errors) == ([NAME], ["a b", "3", "{}"])
     monkeypatch.setattr(cache_watch.installed, "command", lambda *_: ["/bin/false"])
     cache.forget()
-    cache.obstacle(200.0)
+    cache.obstacle(200.0, True)
     settled(cache)
     assert cache.errors == ["no answer"]
 
@@ -156,3 +158,15 @@ def test_the_folder_is_the_users_alone(tmp_path: Path, lab: Objects) -> None:
     folder.rmdir()
     folder.symlink_to(tmp_path)
     assert terminal.give_cache_folder(config) is None
+
+
+def test_a_worker_0_that_does_not_serve_holds_a_start_for_seconds(
+    tmp_path: Path, lab: Objects
+) -> None:
+    cache = cache_of(config_of(tmp_path, lab, archive="", worker=1))
+    for at in (100.0, 105.0, 109.0):
+        assert cache.obstacle(at, True)
+        settled(cache)
+        assert "refused" in cache.errors[0]
+    assert cache.obstacle(110.0, True) == ""
+    assert cache._thread is None

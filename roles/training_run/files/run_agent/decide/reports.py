@@ -152,6 +152,8 @@ def crash(gang: Gang, seen: Seen) -> list[str]:
     report = seen[0]
     if report.last_started != gang.attempt or report.program != "exited" or report.exit_code == 0:
         return []
+    if report.cause == CHIPS and report.tail:
+        return [f"worker {report.worker}: {CHIPS}: {report.tail[-1]}"]
     if report.signal:
         return [f"worker {report.worker}: killed by signal {report.signal}"]
     if report.exit_code is None:

@@ -210,7 +210,7 @@ class Disk:
     size_bytes: int | None = None
     free_files: int | None = None
     answers: bool = True
-    """Whether it answered within a second; a share whose server is gone does not."""
+    """Whether it answered within some seconds; a share whose server is gone does not."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from . import (
     listeners,
     memory_look,
     port_test,
+    preparation,
     processes,
     readiness,
     sockets,
@@ -36,7 +37,7 @@ from . import (
 from .hand import Hand
 
 _LOOKED = 0.5  # seconds in which CPU time is counted, at least
-_DISK_SECONDS = 1.5
+_DISK_SECONDS = 3.0
 _PEERS_SECONDS = 3.2  # the second packet of a connection, after 1 s, and the third have their time
 _LOG_BYTES = 512 * 1024
 _MOST_CHIP_FILES = 300_000
@@ -59,6 +60,7 @@ def gather(config: Config, hand: Hand) -> Found:
     used = {pid: kernel_view.cpu_seconds(pid) for pid in pids}
     versions = _versions(config, hand, pids, status)
     chips = _chips(config, set(pids))
+    uses = any(one["ours"] for one in chips["holders"])
     reaching = _reaching(config, versions, bool(chips["present"]))
     lines = last_error.lines_of(hand.tail(config.paths.log, _LOG_BYTES), _whole(status, "attempt"))
     said = stacks.said_by(config, hand, pids)
@@ -70,8 +72,9 @@ def gather(config: Config, hand: Hand) -> Found:
         "at": time.time(),
         "run": _run(config, hand, status, lines),
         "error": last_error.last_error(lines),
-        "chips": chips,
-        "monitoring": _monitoring(config) if chips["present"] else None,
+        # What another run does with the chips is of no concern to one that does not use them.
+        "chips": chips if uses or preparation.needs_tpu(config) else None,
+        "monitoring": _monitoring(config) if uses else None,
         "disk": _disks(config, status),
         "memory": memory_look.memory(
             terminal.uid_of(config.user), _real(status, "start"), _whole(status, "agent_pid")
@@ -343,9 +346,13 @@ def _disks(config: Config, status: Mapping[str, Any]) -> list[dict[str, Any]]:
     workdir = str(status.get("workdir") or config.workdir)
     places = [("log", str(config.paths.log.parent)), ("tmp", "/tmp"), ("work", workdir)]  # noqa: S108
     places.append(("checkpoints", config.checkpoint_dir))
+    there = [(what, path) for what, path in places if path.startswith("/")]
     asked = Hand(config.user, _DISK_SECONDS)
     try:
-        return [_disk(asked, what, path) for what, path in places if path.startswith("/")]
+        # On a busy machine it may not even begin in time: that says nothing of a disk.
+        if asked.real_folder("/") != "/":
+            return [{"what": what, "path": path} for what, path in there]
+        return [_disk(asked, what, path) for what, path in there]
     finally:
         asked.close()
 

@@ -115,14 +115,34 @@ def test_the_ports_that_it_needs_of_others_are_tried(run: config.Config) -> None
     assert tried == {open_port: (0, "open"), 9: (0, "refused")}
 
 
-def test_what_the_monitoring_port_says(run: config.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def hold(run: config.Config, pid: int) -> None:
+    """Have a process hold the only chip of a machine."""
+    (run.paths.root / f"proc/{pid}/fd").mkdir(parents=True)
+    (run.paths.root / "dev").mkdir()
+    (run.paths.root / "dev/accel0").touch()
+    (run.paths.root / f"proc/{pid}/fd/3").symlink_to("/dev/accel0")
+
+
+def test_chips_of_another_run_are_of_no_concern_to_one_that_uses_none(
+    run: config.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(run, os.getpid())
+    monkeypatch.setattr(evidence.chip_monitor, "look", lambda _uids: 1 / 0)
+    without = evidence.gather(replace(run, needs_tpu="false"), hand.Hand(run.user)).evidence
+    assert (without["chips"], without["monitoring"]) == (None, None)
+    waits = evidence.gather(replace(run, needs_tpu="true"), hand.Hand(run.user)).evidence
+    assert [one["ours"] for one in waits["chips"]["holders"]] == [False]
+    assert waits["monitoring"] is None
+
+
+def test_what_the_monitoring_port_says(
+    run: config.Config, program: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monitoring_port.serving() as port:
         port.fault("core_error", 1, message="HBM error")
         told = chip_monitor.look({os.getuid()}, port.port)
     monkeypatch.setattr(evidence.chip_monitor, "look", lambda uids: told)
-    (run.paths.root / "dev").mkdir()
-    (run.paths.root / "proc").mkdir()
-    (run.paths.root / "dev/accel0").touch()
+    hold(run, program[0])
     found = evidence_of("w", evidence.gather(run, hand.Hand(run.user)).evidence)
     assert found.chips is not None
     assert found.chips.present == 1

@@ -124,7 +124,7 @@ def shown(found: dict[str, list[Any]]) -> str:
 def main() -> None:
     """Measure, and say whether the promises are kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, choices=(1, 2, 4, 8))
     parser.add_argument("--times", type=int, default=2)
     parser.add_argument("--layers", type=int, default=400)
     parser.add_argument("--port", type=int, default=23_200)

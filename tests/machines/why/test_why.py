@@ -23,6 +23,7 @@ WANTED = {**hangs.WANTED, "stuck_core": hangs.STUCK_CORE, "blocked_port": ("bloc
 SMALL = "/home/alice/saved"
 LONGEST = 10.0
 """Seconds that an answer may take."""
+WAITS = "'go .*never_starts/train.py'"
 QUIET = 25.0
 """Seconds after which a run with steps of less than two seconds counts as quiet, and some more."""
 
@@ -96,7 +97,8 @@ def begin(fleet: Fleet) -> None:
     address = definition(fleet, "blocked-port")["hosts"][WANTED["blocked_port"][1][0]]
     root(fleet, 0, f"iptables -A INPUT -p tcp --dport {port} -s {address} -j DROP")
     unit = "tpu-fleet-run@never-starts"
-    gone = f"systemctl mask --runtime {unit}; systemctl kill -s KILL {unit}"
+    # With its program, which has not begun: it waits in a terminal of its own.
+    gone = f"systemctl mask --runtime {unit}; systemctl kill -s KILL {unit}; pkill -KILL -f {WAITS}"
     root(fleet, WANTED["never_starts"][1][0], gone)
     for worker in WORKERS:
         root(fleet, worker, "touch /home/alice/go")

@@ -8,7 +8,6 @@ a number that was declared as a string remains a string.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +18,7 @@ from ..._host.runs import RunFiles
 from ..dataset_paths import placed
 from ..venv_paths import venv_path
 from .definition_text import text_of
-from .gangs import gang_ports, gangs
+from .gangs import PAIRS_OF_PORTS, gang_ports, gangs, port_numbers
 
 FOLDER = "/etc/tpu-fleet/runs"
 # Folders below are made by the run agent, for the run's user alone.
@@ -28,7 +27,7 @@ CHECKPOINTS = f"{_MADE}/checkpoints/"
 _QUEUE = "/var/lib/tpu-fleet/queue"
 _UNITS = "/etc/systemd/system"
 # Ports for the runs' programs: two for each run, by its name, and one between slices.
-_PAIRS_OF_PORTS, _MEGASCALE = 2000, 4000
+_MEGASCALE = 2 * PAIRS_OF_PORTS
 # Keys that the definition takes unchanged from a run. The agent has its own default step_pattern.
 _AS_DECLARED = (
     "retries",
@@ -159,10 +158,11 @@ def _files(
     )
     # Of all runs, because the slices of one run must all get the same port.
     peer_ports = gang_ports(variables["training_run_runs"], peer_base)
+    numbers = port_numbers(variables["training_run_runs"])
     files = []
     for position, run in enumerate(runs):
         definition = {
-            **_of_run(run, base),
+            **_of_run(run, base, numbers[run["name"]]),
             **_of_code(run, records),
             **_of_data(run, variables),
             **_of_place(run, variables, places.get(run["name"], [])),
@@ -224,11 +224,9 @@ def _unit_file(run: Run) -> File:
     }
 
 
-def _of_run(run: Run, port_base: int) -> dict[str, Any]:
+def _of_run(run: Run, port_base: int, number: int) -> dict[str, Any]:
     """Return the part that is the same on all workers of the run."""
     name = run["name"]
-    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
-    number = int(digest[:8], 16) % _PAIRS_OF_PORTS
     port = port_base + 2 * number if run.get("port") is None else int(run["port"])
     return {
         "run": name,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _PORTS = 20
+PAIRS_OF_PORTS = 2000
 
 
 def gangs(
@@ -41,24 +42,38 @@ def gangs(
 
 
 def gang_ports(runs: Iterable[Mapping[str, Any]], base: int, count: int = _PORTS) -> dict[str, int]:
-    """Return the port of each run.
+    """Return the port of each run on which its agents meet."""
+    runs = list(runs)
+    given = {str(run["name"]): int(run["peer_port"]) for run in runs if run.get("peer_port")}
+    known = {name: port - base for name, port in given.items()}
+    return {name: base + one for name, one in _numbers(runs, count, "sha256", known).items()}
 
-    Runs with the same leading slice get different ports while there are enough. A run keeps its
-    port when others are declared after it.
+
+def port_numbers(runs: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of each run, from which the ports of its programs follow."""
+    return _numbers(list(runs), PAIRS_OF_PORTS, "sha1", {})
+
+
+def _numbers(
+    runs: Sequence[Mapping[str, Any]], count: int, digest: str, given: Mapping[str, int]
+) -> dict[str, int]:
+    """Return a number below a count for each run.
+
+    Runs with the same leading slice get different ones while there are enough. A run keeps its
+    number when others are declared after it.
     """
-    ports: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     taken: set[tuple[str, int]] = set()
-    for run in sorted(runs, key=lambda run: not run.get("peer_port")):
-        where = _led_on(run)
-        start = int(hashlib.sha256(str(run["name"]).encode()).hexdigest()[:8], 16)
-        wanted = [base + (start + step) % count for step in range(count)]
-        if run.get("peer_port"):
-            wanted = [int(run["peer_port"])]
-        free = [port for port in wanted if not any((name, port) in taken for name in where)]
-        port = (free or wanted)[0]
-        ports[str(run["name"])] = port
-        taken.update((name, port) for name in where)
-    return ports
+    for run in sorted(runs, key=lambda run: str(run["name"]) not in given):
+        where, name = _led_on(run), str(run["name"])
+        start = int(hashlib.new(digest, name.encode()).hexdigest()[:8], 16)
+        wanted = [(start + step) % count for step in range(count)]
+        if name in given:
+            wanted = [given[name]]
+        free = (one for one in wanted if not any((place, one) in taken for place in where))
+        numbers[name] = number = next(free, wanted[0])
+        taken.update((place, number) for place in where)
+    return numbers
 
 
 def _led_on(run: Mapping[str, Any]) -> list[str]:

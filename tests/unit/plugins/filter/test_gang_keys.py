@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.filter.gang_keys import gang_keys
-from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.gangs import gang_ports
+from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.gangs import (
+    PAIRS_OF_PORTS,
+    gang_ports,
+    port_numbers,
+)
 
 ALONE = {"name": "alone", "slices": ["a", "b"]}
 BIG = {"name": "big", "slices": ["a", "b"], "multislice": True}
@@ -43,3 +47,16 @@ def test_a_port_that_is_given_is_kept_for_its_run() -> None:
     # A gang over several slices is led on its first one only.
     assert gang_ports([BIG, {**other, "slices": ["b"]}], 288)["other"] == wanted
     assert len(gang_ports([{"name": f"r{n}", "slices": ["a"]} for n in range(99)], 288)) == 99
+
+
+def test_programs_of_runs_on_one_slice_have_ports_of_their_own() -> None:
+    # Both names have the same hash.
+    same = [{"name": name, "slices": ["a"]} for name in ("blocked-port", "other-version")]
+    numbers = port_numbers(same)
+    assert len(set(numbers.values())) == 2
+    first = numbers["blocked-port"]
+    assert numbers["other-version"] == (first + 1) % PAIRS_OF_PORTS
+    # On another slice it has the number of its name, as one that is declared before all others.
+    apart = [same[0], {**same[1], "slices": ["b"]}]
+    assert set(port_numbers(apart).values()) == {first}
+    assert port_numbers([*same, {"name": "new", "slices": ["a"]}])["other-version"] == first + 1

@@ -153,7 +153,7 @@ def by_looking(siege: Siege) -> Told:
         *((0, text) for _code, text in examined),
         siege.command("tpu-fleet", "runs"),
         siege.command("tpu-fleet", "logs", "hers"),
-        siege.command("tpu-fleet", "why", "hers"),
+        siege.command("tpu-fleet", "why", "hers", "-o", f"{siege.folder}/why-{time.time_ns()}"),
         siege.command("tpu-fleet", "watch", "run", "--once"),
         siege.play(*collect),
     ]

@@ -110,7 +110,7 @@ def test_a_slice_with_bad_chips_is_recreated_and_its_run_goes_on(
     wait_until("two starts that they fail", lambda: counted(fleet) >= 2, 120)
     assert BUSY in reasons(fleet)
 
-    watcher.append(fleet.start("tpu-fleet", "watch", "run", "--interval=2", "--hosts-interval=5"))
+    watcher.append(fleet.start("tpu-fleet", "watch", "run", "--interval=2", "--hosts-interval=10"))
     wait_until("another node", lambda: (node(fleet) or before) != before, 600)
     wait_until("a run that goes on", lambda: state_of(fleet) == "running", 600)
     log = (tmp_path / "collected/starts/pair-w1/run.log").read_text()

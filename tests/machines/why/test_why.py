@@ -23,7 +23,6 @@ WANTED = {**hangs.WANTED, "stuck_core": hangs.STUCK_CORE, "blocked_port": ("bloc
 SMALL = "/home/alice/saved"
 LONGEST = 10.0
 """Seconds that an answer may take."""
-WAITS = "'go .*never_starts/train.py'"
 QUIET = 25.0
 """Seconds after which a run with steps of less than two seconds counts as quiet, and some more."""
 
@@ -98,8 +97,9 @@ def begin(fleet: Fleet) -> None:
     root(fleet, 0, f"iptables -A INPUT -p tcp --dport {port} -s {address} -j DROP")
     unit = "tpu-fleet-run@never-starts"
     # With its program, which has not begun: it waits in a terminal of its own.
-    gone = f"systemctl mask --runtime {unit}; systemctl kill -s KILL {unit}; pkill -KILL -f {WAITS}"
-    root(fleet, WANTED["never_starts"][1][0], gone)
+    gone = f"systemctl mask --runtime {unit}; systemctl kill -s KILL {unit}"
+    program = "pkill -KILL -u alice -f never_starts/train.py"
+    root(fleet, WANTED["never_starts"][1][0], f"{gone}; {program}")
     for worker in WORKERS:
         root(fleet, worker, "touch /home/alice/go")
     wait_until("steps", lambda: fleet.status(f"{POD}-w0", "stuck-core").get("step"), 120)

@@ -89,17 +89,22 @@ def begin(fleet: Fleet) -> None:
         root(fleet, worker, "\n".join((*copies, "chown -R alice: /home/alice")))
         wait_until(f"all run on worker {worker}", lambda at=worker: all_run(fleet, at), 300)
     odd = "/home/alice/other_version/site-packages/jax-"
-    root(fleet, WANTED["other_version"][1][0], f"mv {odd}0.12.0.dist-info {odd}0.11.0.dist-info")
+    older = f"mv {odd}0.12.0.dist-info {odd}0.11.0.dist-info"
+    words = f"sed -i s/0.12.0/0.11.0/ {odd}0.11.0.dist-info/METADATA"
+    root(fleet, WANTED["other_version"][1][0], f"{older}; {words}")
     small = f"mount -t tmpfs -o size=64m,mode=0777 tmpfs {SMALL}"
     root(fleet, WANTED["full_disk"][1][0], f"mkdir -p {SMALL}; {small}")
     port = definition(fleet, "blocked-port")["coordinator_port"]
     address = definition(fleet, "blocked-port")["hosts"][WANTED["blocked_port"][1][0]]
     root(fleet, 0, f"iptables -A INPUT -p tcp --dport {port} -s {address} -j DROP")
     unit = "tpu-fleet-run@never-starts"
-    # With its program, which has not begun: it waits in a terminal of its own.
-    gone = f"systemctl mask --runtime {unit}; systemctl kill -s KILL {unit}"
-    program = "pkill -KILL -u alice -f never_starts/train.py"
-    root(fleet, WANTED["never_starts"][1][0], f"{gone}; {program}")
+    # With its program, which has not begun. The unit is in /etc, where no mask of /run counts.
+    away = f"/run/systemd/system/{unit}.service.d"
+    condition = (
+        f"mkdir -p {away}; printf '[Unit]\\nConditionPathExists=/nowhere\\n' > {away}/a.conf"
+    )
+    gone = f"{condition}; systemctl daemon-reload; systemctl kill -s KILL {unit}"
+    root(fleet, WANTED["never_starts"][1][0], gone)
     for worker in WORKERS:
         root(fleet, worker, "touch /home/alice/go")
     wait_until("steps", lambda: fleet.status(f"{POD}-w0", "stuck-core").get("step"), 120)

@@ -135,7 +135,10 @@ def test_killed_in_the_middle_of_uploads(served: Served) -> None:
         writers = [Writer(served.url, f"{lap}-{n}", n % 2 == 1) for n in range(4)]
         for writer in writers:
             writer.start()
-        time.sleep(0.3 + lap * 0.2)
+        deadline = time.monotonic() + 30
+        while not any(writer.acknowledged for writer in writers) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2 + lap * 0.2)
         served.kill()
         for writer in writers:
             writer.join(60)

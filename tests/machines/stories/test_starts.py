@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -127,5 +126,6 @@ def counted(fleet: Fleet) -> int:
 
 
 def state_of(fleet: Fleet) -> str:
-    runs = json.loads(fleet.run("tpu-fleet", "runs", "--json", ok=False) or "{}").get("runs", [])
+    # While the slice is recreated it has no workers, or they give no answer.
+    runs = fleet.report("tpu-fleet", "runs", "--json", codes=(0, 1, 2))["runs"]
     return str(runs[0]["state"]) if runs else ""

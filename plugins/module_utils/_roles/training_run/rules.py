@@ -11,8 +11,8 @@ from typing import Any
 from ..._core.checkpoints import bucket_and_folder
 from ..._core.in_zone import EXAMPLE, REMEDY, in_zone, unknown_placeholder
 from ..._schema import values as rules
-from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import in_its_slice, known, known_user
+from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
+from ..._schema.refs import hides_a_name, in_its_slice, known, known_user
 from ..._schema.values import ENTRY_NAME
 from ..dataset.rules import check_datasets_of
 from ..env_secrets.rules import check_uses
@@ -83,10 +83,13 @@ def _about_checkpoints(field: str, entry: Mapping[str, Any]) -> list[Problem]:
 
 def _about_mtls(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
     """Return a problem if the run's JAX would ignore certificates, and go on without a word."""
-    if entry.get("mtls") is not True:
+    if entry.get("mtls") is not True or hides_a_name(data.get("fleet_venvs")):
         return []
     venvs = (one for _field, one in entries(data, "fleet_venvs"))
     named = next((one for one in venvs if one.get("name") == entry.get("venv")), {})
+    told = (entry.get("venv"), named.get("framework"), named.get("framework_version"))
+    if UNREADABLE in (*told, data.get("fleet_jax_version")):
+        return []
     version = str(
         named.get("framework_version") or data.get("fleet_jax_version") or DEFAULT_VERSIONS["jax"]
     )

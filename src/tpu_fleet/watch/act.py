@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
+from ..notify.message import Message
 from . import after, chips, decide
 from .decide import Job, Outcome
 from .jobs import Jobs
 from .lead import Lead
 from .look import Look
+from .memory import SliceMemory
 from .report import Report
 from .state import State
 
 LOG = logging.getLogger("tpu-fleet-watch")
+T = TypeVar("T")
+Done = Callable[[SliceMemory, Outcome, float], tuple[SliceMemory, list[Message], str]]
+"""Record the outcome for a slice; return messages, and the obstacle if it failed."""
 
 
 class Act:
@@ -64,27 +71,28 @@ class Act:
 
     def _begin_rests(self) -> None:
         """Stop or delete unneeded slices, one after the other."""
-        state, jobs, finishes = self._state, self._jobs, self._look.finishes
-        for name, finish in list(finishes.items()):
-            full = len(jobs.running) >= state.options.playbooks
-            if not jobs.gate_free or full or name in jobs.busy:
-                continue
-            del finishes[name]
-            if name in state.ready:
-                self._start(Job((name,), (f"{name}: {finish.why}",), finish=finish))
+        for name, finish in self._taken(self._look.finishes):
+            self._start(Job((name,), (f"{name}: {finish.why}",), finish=finish))
 
     def _begin_recreations(self, now: float) -> None:
         """Recreate slices whose chips do not initialise, one after the other."""
-        state, jobs, recreations = self._state, self._jobs, self._look.recreations
-        for name, why in list(recreations.items()):
+        state = self._state
+        for name, why in self._taken(self._look.recreations):
+            known = state.memory.slice(name)
+            if known.uid:
+                state.memory = state.memory.with_slice(name, chips.begun(known, known.uid, now))
+                self._start(Job((name,), (f"{name}: {why}",), bad_chips=known.uid))
+
+    def _taken(self, waiting: dict[str, T]) -> Iterator[tuple[str, T]]:
+        """Remove what may begin now, and return it for slices that are ready."""
+        state, jobs = self._state, self._jobs
+        for name, one in list(waiting.items()):
             full = len(jobs.running) >= state.options.playbooks
             if not jobs.gate_free or full or name in jobs.busy:
                 continue
-            del recreations[name]
-            known = state.memory.slice(name)
-            if name in state.ready and known.uid:
-                state.memory = state.memory.with_slice(name, chips.begun(known, known.uid, now))
-                self._start(Job((name,), (f"{name}: {why}",), bad_chips=known.uid))
+            del waiting[name]
+            if name in state.ready:
+                yield name, one
 
     def _start(self, job: Job) -> None:
         running = self._jobs.start(job, self._beside(job))
@@ -138,29 +146,28 @@ class Act:
             self._look.expect_hosts()
 
     def _take_recreated(self, outcome: Outcome, now: float) -> None:
-        """Record whether a slice could be recreated."""
-        state = self._state
-        [name] = outcome.job.slices
-        LOG.info("the playbook that recreates slice %s exited with %d", name, outcome.code)
-        if outcome.kind == decide.INTERRUPTED:
-            return
-        known, messages, obstacle = chips.done(state.memory.slice(name), outcome, now)
-        state.memory = state.memory.with_slice(name, known)
-        if obstacle:
-            self._report.worse(f"chips:{name}", obstacle, outcome.log)
+        """Record whether a slice could be recreated; a look says whether its chips are well."""
+        messages, _is_done = self._take_end_of(outcome, now, "recreates", "chips", chips.done)
         self._report.tell(messages)
 
     def _take_finished(self, outcome: Outcome, now: float) -> None:
         """Record whether a slice could be stopped or deleted."""
+        messages, is_done = self._take_end_of(outcome, now, "ends", "rest", after.done)
+        if is_done:
+            self._report.better(f"rest:{outcome.job.slices[0]}")
+        self._report.tell(messages)
+
+    def _take_end_of(
+        self, outcome: Outcome, now: float, does: str, key: str, done: Done
+    ) -> tuple[list[Message], bool]:
+        """Record the outcome for one slice; return messages, and whether the playbook did it."""
         state = self._state
         [name] = outcome.job.slices
-        LOG.info("the playbook that ends slice %s exited with %d", name, outcome.code)
+        LOG.info("the playbook that %s slice %s exited with %d", does, name, outcome.code)
         if outcome.kind == decide.INTERRUPTED:
-            return
-        known, messages, obstacle = after.done(state.memory.slice(name), outcome, now)
+            return [], False
+        known, messages, obstacle = done(state.memory.slice(name), outcome, now)
         state.memory = state.memory.with_slice(name, known)
         if obstacle:
-            self._report.worse(f"rest:{name}", obstacle, outcome.log)
-        else:
-            self._report.better(f"rest:{name}")
-        self._report.tell(messages)
+            self._report.worse(f"{key}:{name}", obstacle, outcome.log)
+        return messages, not obstacle

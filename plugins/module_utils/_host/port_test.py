@@ -38,7 +38,6 @@ from .worker_ports import (
 
 SECONDS = 4.0
 """Until a connection is given up: the third packet of one, after 3 s, has had its time."""
-RECORDS = Path("/var/lib/tpu-fleet/venvs")
 _ROOTS_PORTS = 1024
 # A gang admits only connections from ports of root's, as its own do.
 _SOURCES = range(512, 600)
@@ -135,7 +134,7 @@ def tried(wanted: Sequence[Target], seconds: float = SECONDS) -> list[Tried]:
             return found
 
 
-def versions_of(venv: str, records: Path = RECORDS) -> dict[str, str]:
+def versions_of(venv: str, records: Path) -> dict[str, str]:
     """Return the frameworks of a venv, as it was recorded; empty if it is not known."""
     for path in sorted(records.glob("*.json")) if venv else ():
         record = _read(path)
@@ -169,7 +168,7 @@ def network_of(metadata: str) -> str:
 
 
 def targets_of(
-    definition: Mapping[str, Any], env: Mapping[str, str], chips: bool, records: Path = RECORDS
+    definition: Mapping[str, Any], env: Mapping[str, str], chips: bool, records: Path
 ) -> list[Target]:
     """Return what a worker of a run tries, by the run's definition and its variables.
 
@@ -181,17 +180,6 @@ def targets_of(
         return []
     versions = versions_of(str(definition.get("venv") or ""), records)
     return targets(gang, needed(gang, versions, env, chips))
-
-
-def of_run(
-    definition: Mapping[str, Any],
-    env: Mapping[str, str],
-    chips: bool,
-    records: Path = RECORDS,
-    seconds: float = SECONDS,
-) -> list[Tried]:
-    """Test all ports that a run needs from this worker."""
-    return tried(targets_of(definition, env, chips, records), seconds)
 
 
 def of_several(

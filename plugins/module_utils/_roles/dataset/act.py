@@ -146,12 +146,14 @@ class Stager:
 
 def _too_much(entries: list[Mapping[str, Any]]) -> str:
     """Return that data sets do not fit on their disk; empty if they do."""
-    left = sum(
-        max(0, entry["size"] - _staged(Place(entry["path"]), entry["id"])) for entry in entries
-    )
     place = _existing(entries[0]["path"])
     disk = os.statvfs(place)
     free = max(0, disk.f_bavail * disk.f_frsize - RESERVE)
+    if sum(entry["size"] for entry in entries) <= free:
+        return ""  # whatever of it is there: it may be a million files
+    left = sum(
+        max(0, entry["size"] - _staged(Place(entry["path"]), entry["id"])) for entry in entries
+    )
     if left <= free:
         return ""
     sizes = ", ".join(f"{entry['name']} size = {_gib(entry['size'])}" for entry in entries)

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from ..._core.in_zone import in_zone
 from ..._host.dataset_place import UNIT
+from ..._host.state import as_json
 from ..dataset_paths import id_of, path_of
 from ..here import on_slice
 
@@ -73,12 +73,8 @@ def files(settings: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     record = {entry["name"]: entry["path"] for entry in datasets}
     key = settings.get("key") or ""
     return {
-        CONFIG: (_json(config) if datasets else "", 0o644),
+        CONFIG: (as_json(config) if datasets else "", 0o644),
         KEY: (f"{key}\n" if key and datasets else "", 0o600),
         UNIT_FILE: (_TEXT if datasets else "", 0o644),
-        RECORD: (_json(record) if datasets else "", 0o644),
+        RECORD: (as_json(record) if datasets else "", 0o644),
     }
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, indent=2, sort_keys=True) + "\n"

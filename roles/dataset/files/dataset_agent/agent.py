@@ -154,7 +154,7 @@ def _wait(coming: Iterable[concurrent.futures.Future[None]], say: Callable[[], N
     left = set(coming)
     while left:
         done, left = concurrent.futures.wait(
-            left, timeout=1.0, return_when=concurrent.futures.FIRST_COMPLETED
+            left, timeout=1.0, return_when=concurrent.futures.FIRST_EXCEPTION
         )
         for one in done:
             one.result()

@@ -233,9 +233,7 @@ class Faults:
 
     def active(self, kind: str, now: float, /, **where: Any) -> Fault | None:
         """Return the fault that applies here and now, if any; that is no use of it."""
-        with self._lock:
-            found = [one for one in self._faults if one.kind == kind and one.applies(now, where)]
-        return found[0] if found else None
+        return next(iter(self.all_active(kind, now, **where)), None)
 
     def all_active(self, kind: str, now: float, /, **where: Any) -> tuple[Fault, ...]:
         """Return all faults of a kind that apply here and now; that is no use of them."""

@@ -93,7 +93,6 @@ def _of_git(item: Item) -> Digest:
 
 
 _KINDS: dict[str, Callable[[Item], Digest]] = {
-    "sha256": lambda _item: hashlib.sha256(),
     "md5": lambda _item: hashlib.md5(usedforsecurity=False),
     "crc32c": lambda _item: _Crc32c(),
     "git": _of_git,
@@ -106,28 +105,27 @@ class Check:
     def __init__(self, item: Item) -> None:
         self._item = item
         self._count = 0
-        self._own = hashlib.sha256()
-        self._others = [(kind, _KINDS[kind](item), wanted) for kind, wanted in item.checks]
+        others = {kind: _KINDS[kind](item) for kind, _wanted in item.checks if kind != "sha256"}
+        self._digests: dict[str, Digest] = {"sha256": hashlib.sha256(), **others}
 
     def take(self, blocks: Iterable[bytes]) -> None:
         """Take the next blocks of the file."""
         for block in blocks:
             self._count += len(block)
-            self._own.update(block)
-            for _kind, digest, _wanted in self._others:
+            for digest in self._digests.values():
                 digest.update(block)
 
     @property
     def sha256(self) -> str:
         """Return by what the workers of a slice know the file."""
-        return self._own.hexdigest()
+        return self._digests["sha256"].hexdigest()
 
     def wrong(self) -> str:
         """Return what is wrong with the whole file; empty if nothing is."""
         if self._item.size not in (UNKNOWN, self._count):
             return f"it has {self._count} bytes, not {self._item.size}"
-        for kind, digest, wanted in self._others:
-            found = digest.hexdigest()
+        for kind, wanted in self._item.checks:
+            found = self._digests[kind].hexdigest()
             if found != wanted.lower():
                 return f"its {kind} is {found}, not {wanted}"
         return ""

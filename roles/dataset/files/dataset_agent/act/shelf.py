@@ -45,7 +45,8 @@ class Shelf:
         self.state, self.says = STAGING, "it is not staged yet"
         self._status = status / f"{dataset.name}.json"
         self._known: set[tuple[str, str]] = set()
-        self._done = 0
+        self.done = 0
+        """Bytes of the files that are whole."""
         self._lock = threading.Lock()
         self._written = 0.0
 
@@ -73,7 +74,7 @@ class Shelf:
             files = self._part / "files"
             self.whole = [one for one in self.whole if _size_of(files / one.path) == one.size]
         self._known = {(one.path, one.version) for one in self.whole}
-        self._done = sum(one.size for one in self.whole)
+        self.done = sum(one.size for one in self.whole)
 
     def begin(self, files: int, count: int) -> None:
         """Take up the work on so many files and bytes; raise CannotStore if they do not fit."""
@@ -94,7 +95,7 @@ class Shelf:
         """Return the bytes that are there, those on their way too."""
         coming = self._part / "coming"
         paths = coming.iterdir() if coming.is_dir() else ()
-        return self._done + sum(_size_of(path) or 0 for path in paths)
+        return self.done + sum(_size_of(path) or 0 for path in paths)
 
     def lacks(self, item: Item) -> bool:
         """Return whether a file is not whole."""
@@ -112,13 +113,13 @@ class Shelf:
 
     def _note(self, one: Whole) -> None:
         with self._lock:
-            if self._done + one.size > self.dataset.size:
+            if self.done + one.size > self.dataset.size:
                 raise CannotStore(f"it is larger than size = {size(self.dataset.size)}. Raise it")
             with of_disk(), (self._part / "whole").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(one) + "\n")
             self.whole.append(one)
             self._known.add((one.path, one.version))
-            self._done += one.size
+            self.done += one.size
 
     def finish(self, wanted: set[str]) -> None:
         """Put the data set into its place in one step, with these files and no others."""
@@ -137,7 +138,7 @@ class Shelf:
         """Remove what an earlier listing had."""
         last = {one.path: one for one in self.whole}
         self.whole = [one for path, one in last.items() if path in wanted]
-        self._done = sum(one.size for one in self.whole)
+        self.done = sum(one.size for one in self.whole)
         files = self._part / "files"
         for root, _folders, names in os.walk(files, topdown=False):
             for name in names:

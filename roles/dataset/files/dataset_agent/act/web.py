@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import re
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -84,10 +86,15 @@ class Way(NamedTuple):
     is_inside: bool = False
     """Whether it is another worker, which has no certificate."""
 
+    @functools.cache  # noqa: B019 - there are three ways; each begins with reading all authorities
     def opener(self) -> urllib.request.OpenerDirector:
         """Return what asks it."""
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])  # as http.client does for its own
         straight = (urllib.request.ProxyHandler({}), _Stay())
-        return urllib.request.build_opener(*((_Redirected(),) if self.follows else straight))
+        handlers = (_Redirected(),) if self.follows else straight
+        secure = urllib.request.HTTPSHandler(context=context)
+        return urllib.request.build_opener(secure, *handlers)
 
 
 FOLLOWS, STAYS, INSIDE = Way(), Way(follows=False), Way(follows=False, is_inside=True)

@@ -57,7 +57,7 @@ def _list(shelf: Shelf, start: int) -> dict[str, Any]:
         "state": shelf.state,
         "says": shelf.says,
         "files_of": shelf.files or len(shelf.whole),
-        "bytes_of": shelf.bytes or sum(one.size for one in shelf.whole),
+        "bytes_of": shelf.bytes or shelf.done,
     }
 
 

@@ -81,6 +81,6 @@ def test_a_run_is_tested_by_its_definition(tmp_path: Path) -> None:
             "peer_port": gang.getsockname()[1],
             "coordinator_port": deaf,
         }
-        found = port_test.of_run(definition, {}, False, tmp_path, 0.3)
+        found = port_test.tried(port_test.targets_of(definition, {}, False, tmp_path), 0.3)
     assert sorted((one.worker, one.result) for one in found) == [(0, "open"), (0, "timeout")]
-    assert port_test.of_run({}, {}, False, tmp_path) == []
+    assert port_test.targets_of({}, {}, False, tmp_path) == []

@@ -23,7 +23,7 @@ from . import bounds
 from .secrets import without_secrets
 
 STATE = re.compile(r"[A-Za-z]")
-RESULT = re.compile(r"open|refused|timeout|no route|reset|unknown name")
+RESULT = re.compile(r"open|refused|timeout|no route")
 TCP_STATE = re.compile(r"[A-Z][A-Z_0-9]{0,15}")
 BY = re.compile(r"py-spy|faulthandler|")
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,99}")
@@ -124,7 +124,6 @@ class Holder:
 class Chips:
     """The chips of the worker."""
 
-    expected: int | None = None
     present: int = 0
     holders: tuple[Holder, ...] = ()
 
@@ -178,7 +177,6 @@ class Connecting:
     """SYN_SENT while it is not answered, ESTABLISHED, and the others of the kernel."""
     unsent: int = 0
     """Bytes that the other side has not acknowledged."""
-    ours: bool = True
 
 
 @dataclass(frozen=True)
@@ -395,7 +393,6 @@ def _frame(words: Words, told: Any) -> Frame:
 
 def _chips(words: Words) -> Chips:
     return Chips(
-        expected=words.number("expected", 0, 1024, None),
         present=words.number("present", 0, 1024, 0),
         holders=tuple(_holder(one) for one in words.objects("holders", bounds.HOLDERS, False)),
     )
@@ -473,7 +470,6 @@ def _connecting(words: Words) -> Connecting:
         words.number("port", 0, 65535),
         words.word("state", TCP_STATE),
         words.number("unsent", 0, 1 << 40, 0),
-        words.flag("ours", True),
     )
 
 

@@ -40,7 +40,7 @@ CAUSES = {
     "silent_disk": Cause(
         "disk does not answer",
         97,
-        "a folder of the run did not answer within a second: the server of a share is gone",
+        "a folder of the run did not answer within three seconds: the server of a share is gone",
         "Bring its server or its network back.",
         "tpu-fleet doctor",
     ),
@@ -61,7 +61,7 @@ CAUSES = {
     "traced": Cause(
         "held by a debugger",
         89,
-        "the kernel has the program in state t, or another process traces it",
+        "the kernel has the program in state t",
         "End the debugger on {host}.",
         "tpu-fleet exec --limit {host} --sudo -- grep -H TracerPid /proc/{pid}/status",
     ),
@@ -117,7 +117,7 @@ CAUSES = {
     "chips_missing": Cause(
         "chips missing",
         77,
-        "the worker has fewer chips than its type",
+        "the worker has fewer chips than most others",
         "Restart the machine; if they stay away, have the slice recreated.",
         "tpu-fleet doctor",
     ),

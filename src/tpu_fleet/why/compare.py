@@ -70,7 +70,7 @@ def _ports(case: Case) -> Iterator[Finding]:
             if peer.result != OPEN and peer.worker != one.number:
                 tried.setdefault((peer.worker, peer.port, peer.result), []).append(one)
     for (target, port, result), those in tried.items():
-        if result not in (REFUSED, "reset"):
+        if result != REFUSED:
             yield _blocked(case, target, port, result, those)
         elif case.is_quiet and not case.began:
             yield _refused(case, target, port, those)
@@ -104,7 +104,7 @@ def _unanswered(case: Case) -> Iterator[Finding]:
     """Yield connections of the program that are not answered, where no port was tried."""
     for one in case.seen:
         for each in one.evidence.ports.connecting if one.evidence else ():
-            if each.state == "SYN_SENT" and each.ours:
+            if each.state == "SYN_SENT":
                 where = f"{each.address}:{each.port}"
                 text = f"worker {one.number} cannot reach {where}: a firewall"
                 yield finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import (
@@ -163,10 +164,18 @@ def _of_chips(case: Case, one: Worker, told: Evidence) -> Iterator[Finding]:
     strangers = [each for each in told.chips.holders if not each.ours]
     for pid in dict.fromkeys(each.pid for each in strangers):
         yield _held(case, one, [each for each in strangers if each.pid == pid])
-    expected, present = told.chips.expected, told.chips.present
-    if expected and present < expected:
-        text = f"worker {one.number} has {present} of its {expected} chips"
+    present, usual = told.chips.present, _usual_chips(case)
+    if present < usual:
+        text = f"worker {one.number} has {present} of its {usual} chips"
         yield finding(case, "chips_missing", text + waiting_for(case, [one]), [one])
+
+
+def _usual_chips(case: Case) -> int:
+    """Return how many chips most workers have, which are of one type; 0 if they do not agree."""
+    told = (one.evidence.chips for one in case.seen if one.evidence)
+    found = Counter(chips.present for chips in told if chips)
+    (present, workers), *_others = found.most_common(1) or [(0, 0)]
+    return present if 2 * workers > found.total() else 0
 
 
 def _held(case: Case, one: Worker, holders: Sequence[Holder]) -> Finding:

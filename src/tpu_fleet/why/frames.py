@@ -153,8 +153,6 @@ class Stand:
     """The user's function."""
     within: str = ""
     """RESTORE, SAVE or COMPILE, if the wait is a part of that."""
-    state: str = ""
-    """The kernel's letter of the thread."""
     on: str = ""
     """The file or address that its system call is about."""
 
@@ -300,7 +298,7 @@ def stand_of(thread: Thread) -> Stand:
     if not frames:
         kind = by_kernel(thread)
         # Without its line it may be any wait.
-        return Stand(UNKNOWN if kind == LOCK else kind, state=thread.state, on=thread.on)
+        return Stand(UNKNOWN if kind == LOCK else kind, on=thread.on)
     own = users_frame(frames)
     inner = frames if own is None else frames[:own]
     signs = _signs(frames)
@@ -313,11 +311,9 @@ def stand_of(thread: Thread) -> Stand:
     call = _call(inner, chosen)
     within = next((one for one in (RESTORE, SAVE, COMPILE) if one in around and one != kind), "")
     if own is None:
-        return Stand(
-            kind, call or call_of(frames[0]), within=within, state=thread.state, on=thread.on
-        )
+        return Stand(kind, call or call_of(frames[0]), within=within, on=thread.on)
     user = frames[own]
-    return Stand(kind, call, place_of(user), user.function, within, thread.state, thread.on)
+    return Stand(kind, call, place_of(user), user.function, within, thread.on)
 
 
 def _call(inner: Sequence[Frame], chosen: Sign | None) -> str:

@@ -224,12 +224,11 @@ def _of_processes(told: Evidence) -> list[tuple[str, str]]:
 def _of_chips(told: Evidence) -> list[tuple[str, str]]:
     found = []
     if told.chips:
-        of = f" of {told.chips.expected}" if told.chips.expected else ""
         held = [
             f"{one.chip} by {one.pid} {one.command} {one.user}".strip()
             for one in told.chips.holders[:MOST_LINES]
         ]
-        found += [("chips", f"{told.chips.present}{of} there"), ("held", "; ".join(held))]
+        found += [("chips", f"{told.chips.present} there"), ("held", "; ".join(held))]
     port = told.monitoring
     if port and not port.reached:
         found.append(("monitoring port", f"no answer: {port.why_not}" if port.why_not else ""))

@@ -22,7 +22,6 @@ class Beside:
     """Another thread of the run on a worker, with where it stands."""
 
     process: Process
-    thread: Thread
     stand: Stand
 
 
@@ -65,7 +64,7 @@ def standing_of(one: Evidence) -> Standing:
     if process is None:
         return Standing()
     main = main_thread(process)
-    stand = stand_of(main) if main else Stand(UNKNOWN, state=process.state)
+    stand = stand_of(main) if main else Stand(UNKNOWN)
     return Standing(process, stand, tuple(_beside(one, process, main)))
 
 
@@ -133,4 +132,4 @@ def _beside(one: Evidence, program: Process, main: Thread | None) -> Iterator[Be
             stand = stand_of(thread)
             own = process.pid == program.pid
             if stand.place and stand.kind not in ((IDLE, SLEEP, UNKNOWN) if own else (IDLE,)):
-                yield Beside(process, thread, stand)
+                yield Beside(process, stand)

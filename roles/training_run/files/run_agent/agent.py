@@ -23,7 +23,7 @@ from .act.definitions import load
 from .act.hand import CannotReach, Glance, Hand
 from .act.port_watch import PortWatch
 from .act.progress import Progress
-from .act.readiness import Readiness, marked
+from .act.readiness import Readiness, of_run
 from .decide import loss, maintenance, member, starts, status, story
 from .decide.config import Config
 from .decide.gang_state import (
@@ -90,7 +90,7 @@ class Agent:
         self.out_of_reach = ""
         paths = self.config.paths
         paths.state.mkdir(parents=True, exist_ok=True)
-        self.kept = store.Kept(paths.state / "status.json", paths.runtime / "status.json")
+        self.kept = store.status_of(paths)
         self.memory = status.Memory.from_json(self.kept.load() or {}, self.config.definition)
         self.losses = loss.Watch.from_json(self.memory.loss_watch)
         self.loss_told = self.losses.trouble
@@ -595,17 +595,9 @@ class Agent:
             self.tail = [str(error)]
             self.journal.ended(self.memory, self.tail)
 
-    def _processes(self, parent: int | None = None) -> list[int]:
-        # A file of the user's names the parent: of what is below only the user's count.
-        uid = terminal.uid_of(self.config.user)
-        found = marked(self.config)
-        if parent is not None:
-            found |= {p for p in processes.descendants(parent) if processes.belongs_to(p, uid)}
-        return sorted(found - {os.getpid()})
-
     def _signal(self, number: int, parent: int | None = None) -> None:
         uid = terminal.uid_of(self.config.user)
-        processes.send(self._processes(parent), number, uid)
+        processes.send(of_run(self.config, parent), number, uid)
 
     def _save_if_asked(self) -> None:
         reason = self.order.checkpoint if self.order else ""
@@ -615,7 +607,7 @@ class Agent:
         if self.memory.program != "running" or self.order_phase() != RUNNING:
             return
         self.memory = replace(self.memory, asked=asked)
-        pids = self._processes(self.memory.parent)
+        pids = of_run(self.config, self.memory.parent)
         how = save_request.ask(
             self.config, self.hand, self.memory.run_id, self.memory.attempt, pids
         )

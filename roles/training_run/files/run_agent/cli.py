@@ -79,15 +79,14 @@ def _for_people(options: argparse.Namespace) -> int:
 
 
 def _status(config: Config) -> dict[str, object]:
-    kept = store.Kept(config.paths.state / "status.json", config.paths.runtime / "status.json")
-    return kept.load() or {}
+    return store.status_of(config.paths).load() or {}
 
 
 def _again(config: Config) -> int:
     if not config.leader:
         print(f"ask on worker 0 ({config.hosts[0]}), which decides for the slice", file=sys.stderr)
         return 2
-    pid = _agent(_status(config))
+    pid = processes.agent_of(_status(config))
     if pid is None:
         print(f"no agent looks after {config.run} here", file=sys.stderr)
         return 1
@@ -102,19 +101,11 @@ def _again(config: Config) -> int:
     return 0
 
 
-def _agent(shown: dict[str, object]) -> int | None:
-    """Return the agent that wrote a status, if it lives: after a reboot its number is another's."""
-    pid = shown.get("agent_pid")
-    if not isinstance(pid, int) or processes.start_time(pid) is None:
-        return None
-    return pid if "tpu_fleet_run.py agent " in processes.command_line(pid) else None
-
-
 def _check(config: Config, wait: float) -> int:
     deadline = time.monotonic() + wait
     while True:
         shown = _status(config)
-        if _agent(shown) is not None and shown.get("definition") == config.definition:
+        if processes.agent_of(shown) is not None and shown.get("definition") == config.definition:
             print(json.dumps({key: shown[key] for key in ("state", "attempt", "pid", "reason")}))
             return 0
         if (config.paths.state / "stopped.json").exists():  # tpu-fleet stop has written it

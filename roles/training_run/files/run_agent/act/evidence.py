@@ -7,7 +7,6 @@ processes write where they stand to a file of their own.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
 from collections.abc import Mapping
@@ -54,7 +53,7 @@ class Found:
 def gather(config: Config, hand: Hand) -> Found:
     """Look at a run on this worker; take at most some seconds."""
     begun = time.monotonic()
-    kept = store.Kept(config.paths.state / "status.json", config.paths.runtime / "status.json")
+    kept = store.status_of(config.paths)
     status = kept.load() or {}
     pids = of_run(config, status)
     used = {pid: kernel_view.cpu_seconds(pid) for pid in pids}
@@ -115,13 +114,9 @@ def _cut(process: Mapping[str, Any], frames: int, threads: int) -> dict[str, Any
 
 def of_run(config: Config, status: Mapping[str, Any]) -> list[int]:
     """Return the processes of the run, the oldest first."""
-    uid = terminal.uid_of(config.user)
-    found = readiness.marked(config)
     parent = status.get("parent")
-    if isinstance(parent, int) and status.get("boot_id") == processes.boot_id():
-        below = processes.descendants(parent)
-        found |= {pid for pid in below if processes.belongs_to(pid, uid)}
-    return sorted(found - {os.getpid()})[: bounds.PROCESSES]
+    known = isinstance(parent, int) and status.get("boot_id") == processes.boot_id()
+    return readiness.of_run(config, parent if known else None)[: bounds.PROCESSES]
 
 
 def _whole(status: Mapping[str, Any], key: str) -> int:
@@ -138,7 +133,6 @@ def _run(config: Config, hand: Hand, status: Mapping[str, Any], lines: list[str]
     """Return what the agent knows of the run, with the step as it is now."""
     now, log = time.time(), hand.stamp(config.paths.log)
     step, step_at = _step(config, hand, status, lines)
-    agent = _whole(status, "agent_pid")
     problems = status.get("problems")
     return {
         "name": config.run,
@@ -149,7 +143,7 @@ def _run(config: Config, hand: Hand, status: Mapping[str, Any], lines: list[str]
         "user": config.user,
         "workers": config.workers,
         "hang_seconds": config.hang_seconds,
-        "agent": bool(agent) and b"tpu_fleet_run.py" in _command(agent),
+        "agent": processes.agent_of(status) is not None,
         "program": {"running": "running", "exited": "ended"}.get(str(status.get("program")), ""),
         "definition": config.definition,
         "step": step,
@@ -163,14 +157,6 @@ def _run(config: Config, hand: Hand, status: Mapping[str, Any], lines: list[str]
         "problems": (problems if isinstance(problems, list) else [])[: bounds.PROBLEMS],
         "stand_out": list(status.get("stand_out") or ())[: bounds.PROBLEMS],
     }
-
-
-def _command(pid: int) -> bytes:
-    try:
-        with Path("/proc", str(pid), "cmdline").open("rb") as stream:
-            return stream.read(4096)
-    except OSError:
-        return b""
 
 
 def _age(now: float, at: float | None) -> float | None:
@@ -381,18 +367,11 @@ def _versions(
     """Return what the run's Python and its frameworks are, as its processes have them loaded."""
     venv = hand.real_folder(config.venv) if config.venv else ""
     found = hand.versions(venv, _package_folders(pids))
-    programs = [_program(pid) for pid in pids]
+    programs = [processes.program(pid) for pid in pids]
     python = next((name for name in programs if name.startswith("python")), "")
     code = str(status.get("workdir") or "") if config.code else ""
     own = {"python": python[len("python") :], "code": code, "venv": venv}
     return {**found, **{name: text for name, text in own.items() if text}}
-
-
-def _program(pid: int) -> str:
-    try:
-        return Path(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - as in processes.py
-    except OSError:
-        return ""
 
 
 def _package_folders(pids: list[int]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..decide import bounds
 from ..decide.config import Config
+from ..decide.values import json_object
 from . import evidence, store
 from .hand import Hand
 
@@ -60,7 +61,7 @@ def newest(config: Config, hand: Hand) -> evidence.Found | None:
 
     The run's user can have written it.
     """
-    status = store.Kept(config.paths.state / "status.json", config.paths.runtime / "status.json")
+    status = store.status_of(config.paths)
     last = (status.load() or {}).get("attempt")
     for attempt in range(last if isinstance(last, int) else 0, 0, -1)[:_LOOKED]:
         for kind in KINDS:
@@ -71,9 +72,8 @@ def newest(config: Config, hand: Hand) -> evidence.Found | None:
 
 
 def _read(path: Path, hand: Hand) -> evidence.Found | None:
-    try:
-        told = json.loads(hand.read(path, bounds.EVIDENCE))
-    except (OSError, ValueError, RecursionError):
+    told = json_object(hand.read(path, bounds.EVIDENCE))
+    if told is None:
         return None
     text = hand.read(path.with_suffix(".txt"), bounds.RAW).decode("utf-8", "replace")
-    return evidence.Found(told, text[: bounds.RAW]) if isinstance(told, dict) else None
+    return evidence.Found(told, text[: bounds.RAW])

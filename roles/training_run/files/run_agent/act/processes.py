@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 PROC = Path("/proc")
 _MOST_ENVIRON = 6 * 1024 * 1024  # the kernel gives no program more
@@ -99,13 +100,18 @@ def catches(pid: int, number: int, proc: Path = PROC) -> bool:
     return bool(handlers) and bool(int(handlers[0], 16) >> (number - 1) & 1)
 
 
+def program(pid: int, proc: Path = PROC) -> str:
+    """Return the name of a process's program; empty if it has ended."""
+    try:
+        found = os.readlink(str(proc / str(pid) / "exe"))  # noqa: PTH115 - as in chip_holders.py
+    except OSError:
+        return ""
+    return Path(found).name
+
+
 def is_python(pid: int, proc: Path = PROC) -> bool:
     """Say whether a process is a Python interpreter."""
-    try:
-        program = os.readlink(str(proc / str(pid) / "exe"))  # noqa: PTH115 - as in chip_holders.py
-    except OSError:
-        return False
-    return Path(program).name.startswith("python")
+    return program(pid, proc).startswith("python")
 
 
 def command_line(pid: int, proc: Path = PROC) -> str:
@@ -178,3 +184,11 @@ def signal_number(name: str) -> int:
     if name.isdigit():
         return signal.Signals(int(name)).value
     return signal.Signals["SIG" + name.upper().replace("SIG", "", 1)].value
+
+
+def agent_of(status: Mapping[str, Any]) -> int | None:
+    """Return the agent that wrote a status, if it lives: after a reboot its number is another's."""
+    pid = status.get("agent_pid")
+    if not isinstance(pid, int) or start_time(pid) is None:
+        return None
+    return pid if "tpu_fleet_run.py agent " in command_line(pid) else None

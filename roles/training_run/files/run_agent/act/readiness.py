@@ -33,6 +33,16 @@ def marked(config: Config) -> set[int]:
     )
 
 
+def of_run(config: Config, parent: int | None = None) -> list[int]:
+    """Return the processes of a run on this worker, and those below its program's parent."""
+    found = marked(config)
+    if parent is not None:
+        # A file of the user's names the parent: of what is below only the user's count.
+        uid = terminal.uid_of(config.user)
+        found |= {one for one in processes.descendants(parent) if processes.belongs_to(one, uid)}
+    return sorted(found - {os.getpid()})
+
+
 class Leads(Protocol):
     """What is asked of the leader, where this worker leads the gang."""
 

@@ -66,7 +66,7 @@ def said_by(config: Config, hand: Hand, pids: Sequence[int]) -> dict[int, Said]:
     uid = terminal.uid_of(config.user)
     command = py_spy(config)
     asked = [pid for pid in pids if processes.belongs_to(pid, uid)]
-    found = {pid: _by_py_spy(command, pid) for pid in asked if command and _is_python(pid)}
+    found = {pid: _by_py_spy(command, pid) for pid in asked if command and processes.is_python(pid)}
     rest = [pid for pid in asked if not found.get(pid, Said()).threads]
     deadline = time.monotonic() + _ALL_SECONDS
     with _one_at_a_time(config) as why_not:
@@ -75,10 +75,6 @@ def said_by(config: Config, hand: Hand, pids: Sequence[int]) -> dict[int, Said]:
             before = found.get(pid, Said())
             found[pid] = own if own.threads or not before.why_not else before
     return found
-
-
-def _is_python(pid: int) -> bool:
-    return processes.is_python(pid)
 
 
 def _by_py_spy(command: Sequence[str], pid: int) -> Said:
@@ -114,7 +110,9 @@ def _by_itself(config: Config, hand: Hand, pid: int, deadline: float) -> Said:
     if state in "TtZX":
         return Said(why_not="it is stopped" if state in "Tt" else "it has ended")
     if not processes.catches(pid, SIGNAL) or not _has_open(pid, path):
-        return Said(why_not="" if not _is_python(pid) else "it does not wait for the signal")
+        return Said(
+            why_not="" if not processes.is_python(pid) else "it does not wait for the signal"
+        )
     begun = _size(hand, path)
     if not processes.send([pid], SIGNAL, terminal.uid_of(config.user)):
         return Said(why_not="it has ended")

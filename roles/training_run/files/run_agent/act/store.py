@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..decide.config import Paths
 from ..decide.values import json_object
 from . import as_user
 
@@ -62,3 +63,8 @@ class Kept:
             with contextlib.suppress(OSError):
                 write(self.spare, entry)
         self._last = entry
+
+
+def status_of(paths: Paths) -> Kept:
+    """Return a run's status."""
+    return Kept(paths.state / "status.json", paths.runtime / "status.json")

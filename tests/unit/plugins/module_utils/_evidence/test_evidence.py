@@ -30,7 +30,7 @@ WHOLE: dict[str, Any] = {
     "run": {"name": "train", "attempt": 2, "state": "running", "step": 41, "step_age_s": 840.0},
     "processes": [{"pid": 7, "state": "S", "command": "python t.py", "threads": [THREAD]}],
     "error": ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "E: x"],
-    "chips": {"expected": 4, "present": 4, "holders": [{"chip": "/dev/accel0", "pid": 7}]},
+    "chips": {"present": 4, "holders": [{"chip": "/dev/accel0", "pid": 7}]},
     "monitoring": {
         "reached": True,
         "cores": [{"core": 0, "state": "running", "launch_id": 812, "queued": ["jit_step"]}],

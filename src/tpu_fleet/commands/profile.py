@@ -20,12 +20,12 @@ from ..contract.printing import option_json, print_json
 from ..on_worker.run_states import RUNNING
 from ..show.console import say, wide_console
 from ..show.figures import amount
-from ..show.output import exit_code, problems
+from ..show.output import exit_code, no_results, problems
 from ..show.profile import idle_table, operations_table, steps, workers_table
 from ..show.table import Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.ask.on_all import Job, on_all
-from ..workers.ask.run_answers import Quiet, ask_for_runs
+from ..workers.ask.run_answers import Quiet, ask_for_runs, with_words
 from ..workers.ask.run_view import Run
 from ..workers.ask.worker_program import profile_command
 from ..workers.copy.tar import make_half
@@ -108,11 +108,9 @@ class Recorded:
                 {**_told_total(one), "kind": one.kind or None} for one in self.operations
             ],
             "while_idle": [_told_total(one) for one in self.while_idle],
-            "no_result": [
-                {"worker": one.name, "kind": one.kind.value, "says": one.says, "remedy": one.remedy}
-                for one in self.results
-                if one.kind is not Kind.DONE or one.says
-            ],
+            "no_result": no_results(
+                one for one in self.results if one.kind is not Kind.DONE or one.says
+            ),
             "exit_code": self.exit_code,
         }
 
@@ -186,20 +184,12 @@ def record(known: Known, many: Many, wanted: Wanted, runs: Sequence[Run], half: 
     with waiting_for(what):
         # Where another connection began later, it would record other steps.
         done = on_all(known, names, job, Quiet(), retry=False)
-    recorded.results = [without_sudo(_with_words(one)) for one in done]
+    recorded.results = [without_sudo(with_words(one)) for one in done]
     for one in done:
         answer = one.value if isinstance(one.value, Answer) else Answer()
         recorded.found += [(profile, None) for profile in answer.profiles]
         recorded.missing += [(one.name, says) for says in answer.missing]
     return recorded
-
-
-def _with_words(result: Result) -> Result:
-    """Add what the worker printed to a result that has no reason."""
-    printed = result.stderr.decode("utf-8", "replace").strip().splitlines()
-    return (
-        replace(result, says=printed[-1]) if printed and not (result.ok or result.says) else result
-    )
 
 
 def take_in(recorded: Recorded, half: Path, folder: Path, session: str) -> None:

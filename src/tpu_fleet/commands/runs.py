@@ -15,7 +15,7 @@ from ..contract.printing import option_json, print_json
 from ..history.record import remember
 from ..show.console import wide_console
 from ..show.figures import amount, loss_text, percent_text, rate_text, share_text, speed_text
-from ..show.output import exit_code, problems
+from ..show.output import exit_code, no_results, problems
 from ..show.spent import shares_text, start_text
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
@@ -149,16 +149,7 @@ def times_of(view: RunView) -> list[str]:
 
 def as_data(views: Sequence[RunView], answers: Answers, code: int) -> dict[str, Any]:
     """Return everything for programs."""
-    lost = [
-        {
-            "worker": result.name,
-            "kind": result.kind.value,
-            "says": result.says,
-            "remedy": result.remedy,
-        }
-        for result in answers.results
-        if not result.ok
-    ]
+    lost = no_results(result for result in answers.results if not result.ok)
     return {"runs": [*map(described, views)], "no_result": lost, "exit_code": code}
 
 

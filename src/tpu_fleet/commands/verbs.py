@@ -20,7 +20,7 @@ from ..contract.exits import Exit
 from ..contract.printing import print_json
 from ..history.record import note_stops, remember
 from ..show.figures import amount
-from ..show.output import exit_code, problems
+from ..show.output import exit_code, no_results, problems
 from ..show.waiting import waiting_for
 from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.run_answers import Answers, Quiet, ask_for_runs, understood, whole_answer
@@ -136,11 +136,7 @@ class Report:
         """Name the workers without a result, and what remains; return the exit code."""
         if self.as_json:
             runs = [one.to_dict() for one in self.outcomes]
-            missing = [
-                {"worker": one.name, "kind": one.kind.value, "says": one.says, "remedy": one.remedy}
-                for one in lost
-            ]
-            told = {"runs": runs, "no_result": missing, "exit_code": code}
+            told = {"runs": runs, "no_result": no_results(lost), "exit_code": code}
             print_json("stop", told)
             return code
         for line in (*problems(lost), *remains):

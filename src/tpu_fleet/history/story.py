@@ -144,10 +144,7 @@ class RunStory:
     def goodput(self) -> float | None:
         """Return the share of that time in which the run did steps that count."""
         whole = self.span
-        if not whole:
-            return None
-        lost = sum(seconds for kind, seconds in self.spent.items() if kind != "step")
-        return max(0.0, 1 - lost / whole)
+        return self.spent["step"] / whole if whole else None
 
     @property
     def spent(self) -> dict[str, float]:

@@ -6,8 +6,8 @@ The only argument is the request, in JSON:
 
 The answer consists of pieces, each a line of JSON with so many bytes after it as its "bytes" says:
 
-    {"ready": [{"pid": PID, "command": TEXT}, ...], "now": TIME}    then a line with the time to
-                                                                    begin is awaited, by this clock
+    {"ready": [{"pid": PID}, ...], "now": TIME}    then a line with the time to begin is awaited, by
+                                                   this clock
     {"pid": PID, "says": TEXT, ...}    a process without a profile
     {"pid": PID, "size": BYTES, "framework": TEXT, "begun": TIME, "ended": TIME,
      "first_step": STEP, "last_step": STEP,
@@ -104,14 +104,6 @@ class Processes:
         except OSError:
             return False
         return Path(program).name.startswith("python")
-
-    def command(self, pid: int) -> str:
-        """Return the command line of a process."""
-        try:
-            words = (self.proc / str(pid) / "cmdline").read_bytes()[:4096]
-        except OSError:
-            return ""
-        return words.replace(b"\0", b" ").decode("utf-8", "replace").strip()[:300]
 
 
 class Recording:
@@ -304,9 +296,7 @@ def main(root: str | Path = "/") -> int:
 
 def record(recording: Recording) -> None:
     """Say who is ready, wait for the time to begin, record, and send."""
-    processes = recording.processes
-    ready = [{"pid": pid, "command": processes.command(pid)} for pid in recording.pids]
-    send({"ready": ready, "now": time.time()})
+    send({"ready": [{"pid": pid} for pid in recording.pids], "now": time.time()})
     line = sys.stdin.readline()
     if not line:
         raise Refused("the caller is gone")

@@ -39,7 +39,10 @@ SIGN_OF_LIFE = 60.0  # a caller that is silent for so long is gone
 LOOK = 2.0  # seconds between looks for changes
 OURS = 30.0  # seconds of silence after which a sign of life is sent
 TOO_FAST = "the log grows faster than it can be sent: what was written meanwhile is missing"
-FIGURES = {"step", "step_at", "first_step", "first_step_at", "loss", "saved_at", "serial", "inside"}
+FIGURES = {
+    *("step", "step_at", "first_step", "first_step_at", "loss", "saved_at", "serial", "inside"),
+    *("chips", "tokens_per_second", "mfu"),
+}
 """What changes all the time while a run runs."""
 
 

@@ -36,6 +36,14 @@ def _exit_of(result: Result) -> Exit:
     return Exit.FAILED if result.kind is Kind.DONE else Exit.UNKNOWN
 
 
+def no_results(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """Return for programs which workers have no result, and why."""
+    return [
+        {"worker": one.name, "kind": one.kind.value, "says": one.says, "remedy": one.remedy}
+        for one in results
+    ]
+
+
 def problems(results: Iterable[Result]) -> list[str]:
     """List the workers without a result, and why, with one line for each remedy."""
     same: dict[tuple[Kind, str], list[Result]] = {}

@@ -48,7 +48,7 @@ async def pieces(
     """
     worker = channel.target.name
     for _line in range(PREAMBLE):
-        line = await _line_of(channel, silence)
+        line = await line_of(channel, silence)
         if line.strip() == BEGINNING.encode():
             break
         if not line:
@@ -56,7 +56,7 @@ async def pieces(
     else:
         raise AnswerError(worker, "", f"{PREAMBLE} lines", f"begun by {BEGINNING}")
     try:
-        while line := await _line_of(channel, silence):
+        while line := await line_of(channel, silence):
             if not line.endswith(b"\n"):
                 return
             one = piece(worker, line, MOST)
@@ -67,7 +67,8 @@ async def pieces(
         return
 
 
-async def _line_of(channel: Channel, silence: float | None) -> bytes:
+async def line_of(channel: Channel, silence: float | None) -> bytes:
+    """Return the next line of an answer; raises AnswerError for one that is too long."""
     try:
         async with asyncio.timeout(silence):
             return await channel.readline()
@@ -100,11 +101,16 @@ def told(known: Known, worker: str, answer: bytes) -> tuple[list[Run], Disk | No
     return runs, said.disk
 
 
+def with_words(result: Result) -> Result:
+    """Add what the worker printed to a result that has no reason."""
+    said = result.stderr.decode("utf-8", "replace").strip().splitlines()
+    return replace(result, says=said[-1]) if said and not (result.ok or result.says) else result
+
+
 def understood(known: Known, result: Result) -> tuple[Result, list[Run], Disk | None]:
     """Parse the runs of an answer; report an invalid one."""
     if not result.ok:
-        said = result.stderr.decode("utf-8", "replace").strip().splitlines()
-        return (replace(result, says=said[-1]) if said and not result.says else result), [], None
+        return with_words(result), [], None
     try:
         return result, *told(known, result.name, result.value)
     except AnswerError as error:

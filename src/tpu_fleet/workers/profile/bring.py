@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Channel
 
 from ...on_worker.run_reader import BEGINNING
-from ..ask.run_answers import PREAMBLE
+from ..ask.run_answers import PREAMBLE, line_of
 
 MOST_BYTES = 1 << 29
 """Bytes of the profiles of a worker: XProf itself takes no file of 2 GiB."""
@@ -108,8 +107,6 @@ class Bringer:
 
     moment: Moment
     folder: Path
-    heard: Callable[[str, int], None] = lambda _worker, _bytes: None
-    """Called with a worker and the bytes that have come, whenever some come."""
 
     async def talk(self, channel: Channel) -> Answer:
         """Record and bring; raises AnswerError for what no worker sends, OSError for this disk."""
@@ -167,7 +164,6 @@ class _Dialogue:
                 count = piece.number("bytes", 1, min(MOST_PIECE, size))
                 async with asyncio.timeout(SILENCE):
                     stream.write(await self._channel.readexactly(count))
-                self._bringer.heard(self._worker, count)
                 size -= count
 
     def _profile(self, words: Words, pid: int, path: Path, size: int) -> Profile:
@@ -201,11 +197,7 @@ class _Dialogue:
                 return words
 
     async def _line(self) -> bytes:
-        try:
-            async with asyncio.timeout(SILENCE):
-                line = await self._channel.readline()
-        except ValueError:
-            raise AnswerError(self._worker, "", "a very long line", "a line") from None
+        line = await line_of(self._channel, SILENCE)
         if not line.endswith(b"\n"):
             raise ConnectionResetError("it ended before its answer was whole")
         return line

@@ -484,6 +484,8 @@ def test_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [run["step"] for run in looked(1000.0)] == [1]
     assert looked(1002.0) == []
     assert looked(1004.0, step=2) == []
+    # The use of the chips changes with each look, as the step does.
+    assert looked(1004.5, step=2, chips={"duty": 0.9}, mfu=0.4, tokens_per_second=9.0) == []
     assert [run["state"] for run in looked(1006.0, step=3, state="failed")] == ["failed"]
     changes.heard(b"60\n5\n")
     assert looked(1008.0, step=4, state="failed") == []

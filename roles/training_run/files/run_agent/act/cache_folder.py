@@ -59,16 +59,21 @@ def tidy(folder: Path, limit: int, known: Iterable[str]) -> list[str]:
     known, there = set(known), entries(folder)
     gone = {one.name for one in compile_cache.too_much(there, limit)}
     for one in there:
-        is_still = now - (folder / one.name).lstat().st_mtime > _STILL
         if one.name in gone:
             user_files.remove([folder / one.name, folder / _time_of(one.name)])
         elif one.size > compile_cache.MOST_ENTRY:
             continue  # it stays here, and does not travel
         elif one.name in known or read(folder, one.name) is not None:
             kept.append(one.name)
-        elif is_still:
+        elif _is_still(folder / one.name, now):
             user_files.remove([folder / one.name, folder / _time_of(one.name)])
     return kept
+
+
+def _is_still(path: Path, now: float) -> bool:
+    with contextlib.suppress(OSError):  # it is gone
+        return now - path.lstat().st_mtime > _STILL
+    return False
 
 
 def _time_of(name: str) -> str:

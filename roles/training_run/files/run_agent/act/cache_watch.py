@@ -47,6 +47,7 @@ class CompileCache:
         self._stamp: list[int] | None = None
         self._looked: float | None = None
         self._fetched: float | None = None
+        self._waits: float | None = None  # since when a start could have had its entries
         self._unwanted = threading.Event()
         self._server: subprocess.Popen[bytes] | None = None
         self._served = ("", 0.0)  # by which key, and when that began
@@ -85,13 +86,15 @@ class CompileCache:
         self._take_in()
         if not heard:
             return _FILLS
+        # A round that goes on may be another's, which a start does not wait for much longer either.
+        waits = self._waits = now if self._waits is None else self._waits
         begun = now if self._fetched is None else self._fetched
         again = self._again and now - begun < _SERVES_WITHIN
         if self._thread is None and (self._fetched is None or again):
             self._fetched = begun
             terminal.give_cache_folder(self._config)
             self._begin(folder, key, fetch=True)
-        return _FILLS if self._thread is not None and now - begun <= _FETCH_SECONDS else ""
+        return _FILLS if self._thread is not None and now - waits <= _FETCH_SECONDS else ""
 
     def shown(self) -> dict[str, Any] | None:
         """Return what the status says of the cache; None where the agent has none to look after."""
@@ -106,7 +109,7 @@ class CompileCache:
 
     def forget(self) -> None:
         """Fetch once more before the next start."""
-        self._fetched = None
+        self._fetched = self._waits = None
 
     def close(self) -> None:
         """End what works beside the loop."""

@@ -85,6 +85,20 @@ def test_a_start_waits_for_a_minute_at_most(tmp_path: Path, lab: Objects) -> Non
     settled(cache)
 
 
+def test_nor_does_it_wait_longer_for_a_round_of_the_run(tmp_path: Path, lab: Objects) -> None:
+    cache = cache_of(config_of(tmp_path, lab))
+    terminal.give_cache_folder(cache._config)
+    (tmp_path / "cache/demo" / cache._config.user / NAME).write_bytes(DATA)
+    lab.delay = 1.0
+    cache.look(90.0, idle=False)
+    assert cache._thread is not None  # it sends what the program has written
+    assert cache.obstacle(100.0, True)
+    assert cache.obstacle(159.0, True)
+    assert cache.obstacle(161.0, True) == ""
+    cache.close()
+    settled(cache)
+
+
 @pytest.mark.parametrize(
     "more",
     [

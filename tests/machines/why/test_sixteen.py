@@ -39,10 +39,11 @@ definition = {**usual, "run": "wide", "user": "ubuntu", "command": "x", "workdir
 definition.update(hosts=hosts, worker=worker, port=300, peer_port=300, coordinator_port=30000)
 with open("/etc/tpu-fleet/runs/wide.json", "w") as out:
     json.dump(definition, out)
-# Only its name is looked at.
+# Only its command line is looked at.
 agent = subprocess.Popen(["/usr/bin/python3", "-c", "import time; time.sleep(9000)",
-                          "tpu_fleet_run.py"], stdin=subprocess.DEVNULL, start_new_session=True,
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                          "tpu_fleet_run.py", "agent", "wide"], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                         start_new_session=True)
 now = time.time()
 status = {"agent_pid": agent.pid, "run": "wide", "attempt": 1, "state": "running",
           "program": "running", "start": now, "first_step": 0, "first_step_at": now,

@@ -162,7 +162,7 @@ def test_all_workers_record_the_same_steps_and_the_run_goes_on(
         assert not list((worker.folder / "log").glob("profile*"))
 
     with served(folder, tmp_path / "xprof.log") as address, page() as here:
-        here.goto(address)
+        here.goto(address, timeout=120_000)
         here.get_by_text(SESSION).first.wait_for()
         hosts = ",".join(f"pair-w{number}" for number in range(WORKERS))
         about = f"run={SESSION}&tag=trace_viewer@&hosts={hosts}"

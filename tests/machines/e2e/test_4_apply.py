@@ -254,8 +254,8 @@ def test_sync_takes_an_edit_to_its_run_and_leaves_what_site_would(fleet: Fleet) 
     # Not even the roles find a difference.
     told = fleet.play("tpu.fleet.train", "--limit", PAIR[1], "-e", "fleet_apply_everything=true")
     assert what_changed_but_notes(told) == ""
-    # The role run_queue is applied for the first time, with nothing declared, and notes that.
-    assert recap(told, PAIR[1])["changed"] == 1
+    # Data sets and the queue are applied for the first time, with nothing declared, and note that.
+    assert recap(told, PAIR[1])["changed"] == 2
     assert [fleet.status(host, "gang")["attempt"] for host in PAIR] == [attempt + 1] * 2
 
 

@@ -53,6 +53,8 @@ class Stage:
     env: dict[str, str] = field(default_factory=dict)
     # How far its processes stand back, as nice(1) has it, while others want a core.
     nice: int = 0
+    # Whether it only computes, without limits of time: it takes what the other stages leave.
+    fills: bool = False
     # The files and folders that it tests, for the record of what CI leaves out.
     tests: tuple[str, ...] = ()
 
@@ -92,10 +94,11 @@ VERIFY_FAILS = "tests/machines/e2e/test_verify_fails.py"
 APPLY = "tests/machines/e2e/test_4_apply.py"
 MACHINES = ("local_cloud/tests/machines", "tests/machines/workers")
 GCLOUD = "local_cloud/tests/gcloud"
-# A stage that computes and has no limits of time fills the cores while those with machines wait.
-FILLS = 10
-# What of tests/cloud has a stage of its own.
-API_REST = ("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps")
+# How far stages stand back that fill the cores while the others wait.
+FILLS = 5
+# How far those stand back that are done long before the longest one.
+SHORTER = 3
+CLOUD_TESTS = "tests/cloud"
 
 # The scenarios of molecule for roles that other stages of CI apply to machines, and the longest.
 # - tests/machines/e2e applies all roles, most of them without declarations, twice, once with each
@@ -137,60 +140,66 @@ LINT_ENV = {
 
 UNIT = ("--hypothesis-profile=ci", "tests/unit", "local_cloud/tests/unit")
 
-# Two at a time.
+# The unit tests, and one after the other beside them what fills.
 CHECK = (
-    Stage("ruff", ("ruff", "check", "."), nice=FILLS),
-    Stage("format", ("ruff", "format", "--check", "."), nice=FILLS),
-    Stage("yamllint", ("yamllint", "--strict", "."), nice=FILLS),
-    Stage("mypy", ("mypy",), nice=FILLS),
     # Without a clock: an example that takes long on a busy computer is no failure.
     Stage("unit", in_ci("-n", "2", *UNIT)),
-    Stage("changelog", ("antsibull-changelog", "lint"), nice=FILLS),
+    Stage("mypy", ("mypy",), nice=FILLS, fills=True),
+    Stage("ruff", ("ruff", "check", "."), nice=FILLS, fills=True),
+    Stage("format", ("ruff", "format", "--check", "."), nice=FILLS, fills=True),
+    Stage("yamllint", ("yamllint", "--strict", "."), nice=FILLS, fills=True),
+    Stage("changelog", ("antsibull-changelog", "lint"), nice=FILLS, fills=True),
 )
 
-# Three at a time on two cores, the longest first: those with machines wait for half of their time.
-# With four each takes longer, and what waits in loops takes more of the cores for it. Any of them
-# may run beside any other: each cloud gets a free port (ports.py of the local cloud's tests).
+
+def of_cloud(name: str, *folders: str) -> Stage:
+    """Return a stage of CI for folders of tests/cloud: one process, which reads only these."""
+    return Stage(name, in_ci(*(f"{CLOUD_TESTS}/{folder}" for folder in folders)), nice=SHORTER)
+
+
+# Those at once that mostly wait, the longest first; the one with the most to compute, story, has
+# the cores before the others, or it would end long after them. Beside them one at a time what
+# fills. Any may run beside any other: each cloud gets a free port (ports.py of the local cloud's
+# tests).
+AT_ONCE = 5
 FULL = (
     Stage("story", in_ci("-x", "tests/machines/e2e")),
-    Stage(
-        "api",
-        # Most of them wait for something: three at a time take half as long as one.
-        in_ci(
-            *("-n", "3", "--dist", "loadfile"),
-            *("tests/cloud", "local_cloud/tests/api"),
-            *API_REST,
-        ),
-    ),
+    of_cloud("agents", "run_agent", "queue_agent"),
+    of_cloud("playbooks", "playbooks", "hostile"),
+    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
+    # One process reads 15,000 tests once.
+    Stage("unit", in_ci(*UNIT), nice=SHORTER),
+    of_cloud("watch", "watch", "fan_out"),
+    of_cloud("modules", "modules", "apply", "api", "capacity", "inventory", "queue"),
+    Stage("machines", in_ci(*MACHINES)),
     Stage(
         "molecule",
         ("scripts/molecule", "test", "--all", "--report", *NIGHT_SCENARIOS),
         {"TPU_FLEET_MOLECULE_PROGRAM": f"python {ROOT / 'tests/support/warm_molecule.py'}"},
     ),
-    # One process reads 13,000 tests once, and two stages run beside it.
-    Stage("unit", in_ci(*UNIT)),
-    Stage("machines", in_ci(*MACHINES)),
-    Stage("hostile_user", in_ci("tests/machines/hostile_user")),
-    Stage("stories", in_ci(STORIES)),
     # Each of its tests starts gcloud, which is a second of a core.
-    Stage("gcloud", in_ci("-n", "3", GCLOUD)),
-    Stage("property", in_ci("-n", "2", "tests/worlds/property")),
-    Stage("package", ("scripts/check-package",)),
+    Stage("gcloud", in_ci("-n", "2", GCLOUD), nice=SHORTER),
+    Stage("property", in_ci("-n", "2", "tests/worlds/property"), nice=SHORTER),
+    Stage("api", in_ci("local_cloud/tests/api"), nice=SHORTER),
+    Stage("stories", in_ci(STORIES)),
     # The fleet's page in a browser: half a minute.
     Stage("page", pytest("tests/cloud/page")),
+    Stage("package", ("scripts/check-package",), nice=SHORTER),
     # It starts Ansible for each playbook; half of them are molecule's, which runs them.
     Stage(
         "ansible-lint",
         (*ANSIBLE_LINT, "--exclude", "extensions/molecule"),
         LINT_ENV,
         nice=FILLS,
+        fills=True,
     ),
     Stage(
         "sanity",
         (*SANITY, *(word for test in NIGHT_SANITY for word in ("--skip-test", test))),
         nice=FILLS,
+        fills=True,
     ),
-    *(stage for stage in CHECK if stage.name != "unit"),
+    *(stage for stage in CHECK if stage.fills),
 )
 
 # What is too long for each run of CI.
@@ -266,8 +275,8 @@ MORE = (
         "cloud_rest",
         pytest(
             *("-m", "night", "-n", "3", "--dist", "loadfile"),
-            *("tests/cloud", "local_cloud/tests/api"),
-            *API_REST,
+            *(CLOUD_TESTS, "local_cloud/tests/api"),
+            *("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps"),
         ),
         tests=(*PRODUCT, "examples/jax", "tests/cloud", "local_cloud/tests/api"),
     ),
@@ -408,6 +417,23 @@ def run(stage: Stage, results: Results, running: dict[str, float]) -> None:
     print("\n".join([head, *(f"    {line}" for line in shown)]), flush=True)
 
 
+def run_side_by_side(stages: Sequence[Stage], results: Results, running: dict[str, float]) -> None:
+    """Run stages, so many at once, and beside them one at a time those that fill."""
+    with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as beside:
+        try:
+            begun = [
+                (beside if stage.fills else pool).submit(run, stage, results, running)
+                for stage in stages
+            ]
+            for one in begun:
+                one.result()
+        except KeyboardInterrupt:
+            # Stages that run get it too, and end; no other one begins.
+            for lane in (pool, beside):
+                lane.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def run_again(results: Results, running: dict[str, float]) -> list[str]:
     """Run the few stages that failed beside others once more; return those that pass alone."""
     failed = [stage for stage in FULL if results.get(stage.name, (0,))[0]]
@@ -447,9 +473,8 @@ def main(names: list[str]) -> int:
     known = {stage.name: stage for stage in (*FULL, *MORE)}
     side_by_side: tuple[Stage, ...] = ()
     in_turn: tuple[Stage, ...] = ()
-    at_once = 3
     if names == ["check"]:
-        side_by_side, at_once = CHECK, 2
+        side_by_side = CHECK
     elif names == ["test"]:
         side_by_side = FULL
     elif names == ["test-all"]:
@@ -474,13 +499,7 @@ def main(names: list[str]) -> int:
     over = threading.Event()
     threading.Thread(target=tell, args=(over, stages, results, running), daemon=True).start()
     started = time.monotonic()
-    with ThreadPoolExecutor(at_once) as pool:
-        try:
-            list(pool.map(lambda stage: run(stage, results, running), side_by_side))
-        except KeyboardInterrupt:
-            # Stages that run get it too, and end; no other one begins.
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    run_side_by_side(side_by_side, results, running)
     unsteady = [] if side_by_side is CHECK else run_again(results, running)
     for stage in in_turn:
         run(stage, results, running)

@@ -122,6 +122,26 @@ def test_each_test_that_ci_leaves_out_is_in_a_stage() -> None:
     assert [path for path in files if not words & {path, *path.parents}] == []
 
 
+def test_each_test_is_in_one_stage_of_ci_or_in_one_that_it_leaves_out() -> None:
+    places = {
+        stage.name: {ROOT / word for word in (*stage.argv, *stage.tests) if word != "."}
+        for stage in (*run_tests.FULL, *run_tests.MORE)
+    }
+    in_ci = [stage.name for stage in run_tests.FULL]
+    files = [
+        path
+        for folder in ("tests", "local_cloud/tests")
+        for path in ROOT.glob(f"{folder}/**/test_*.py")
+    ]
+    wrong = {}
+    for path in files:
+        stages = [name for name, words in places.items() if words & {path, *path.parents}]
+        ours = [name for name in stages if name in in_ci]
+        if len(ours) > 1 or not stages:
+            wrong[str(path.relative_to(ROOT))] = ours
+    assert wrong == {}
+
+
 def test_the_table_of_contributing_names_each_of_them() -> None:
     rows = [
         line.split("|")[1]
@@ -198,6 +218,27 @@ def test_a_stage_that_failed_beside_others_runs_once_more_alone(
     assert {name: code for name, (code, *_) in results.items()} == {"good": 0, "racy": 0, "bad": 3}
     assert "a race" in (logs / "racy.first.log").read_text()
     assert not (logs / "good.first.log").exists()
+
+
+def test_what_fills_runs_one_at_a_time_beside_the_others(logs: Path) -> None:
+    """Each of five at once waits for all of them and for the first that fills; no two of these."""
+    there = [f"test -e {logs}/{number}" for number in range(run_tests.AT_ONCE)]
+    wait = f"until {' && '.join(there)} && test -e {logs}/filled; do sleep 0.05; done"
+    fills = [
+        run_tests.Stage(
+            name,
+            ("sh", "-c", f"mkdir {logs}/alone && touch {logs}/filled && rmdir {logs}/alone"),
+            fills=True,
+        )
+        for name in ("lint", "types")
+    ]
+    waiting = [
+        shell(f"w{number}", f"touch {logs}/{number}; {wait}") for number in range(run_tests.AT_ONCE)
+    ]
+    results: Any = {}
+    run_tests.run_side_by_side([*waiting, *fills], results, {})
+    assert {code for code, *_ in results.values()} == {0}
+    assert len(results) == run_tests.AT_ONCE + 2
 
 
 def test_many_stages_that_failed_do_not_run_again(

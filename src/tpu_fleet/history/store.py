@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,6 +109,21 @@ class Look:
     points: list[Point] = field(default_factory=list)
 
 
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Let readers and a writer not wait for each other; a crash loses no finished look."""
+    until = time.monotonic() + _WAIT
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError as error:
+            # Of two processes that begin a file at once SQLite refuses one at once, without a wait.
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+    db.execute("PRAGMA synchronous=NORMAL")
+
+
 class History:
     """The file."""
 
@@ -138,9 +154,7 @@ class History:
         )
         try:
             self.path.chmod(0o600)
-            # Readers and a writer do not wait for each other; a crash loses no finished look.
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
+            _write_ahead(db)
             self._migrate(db)
         except BaseException:
             db.close()

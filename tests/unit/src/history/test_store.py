@@ -104,7 +104,7 @@ def writer(path: Path, name: str, count: int) -> subprocess.Popen[bytes]:
 def test_two_processes_write_at_once(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     both = [writer(path, name, 150) for name in ("watcher", "person")]
-    assert [one.wait(60) for one in both] == [0, 0]
+    assert [one.wait(600) for one in both] == [0, 0]
     history = History(path)
     assert len(history.events()) == 300
     assert len(history.spans("node")) == 1
@@ -112,6 +112,31 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     for one in both:
         assert one.stdout
         one.stdout.close()
+
+
+class Refusing:
+    """A connection to a file that another process begins: SQLite refuses the first change."""
+
+    def __init__(self, code: int) -> None:
+        self.done: list[str] = []
+        self.code = code
+
+    def execute(self, statement: str) -> None:
+        self.done.append(statement)
+        if len(self.done) < 3:
+            error = sqlite3.OperationalError("refused")
+            error.sqlite_errorcode = self.code
+            raise error
+
+
+def test_one_of_two_that_begin_a_file_tries_again() -> None:
+    busy, broken = Refusing(sqlite3.SQLITE_BUSY), Refusing(sqlite3.SQLITE_IOERR)
+    store._write_ahead(busy)  # type: ignore[arg-type]
+    change = "PRAGMA journal_mode=WAL"
+    assert busy.done == [change, change, change, "PRAGMA synchronous=NORMAL"]
+    with pytest.raises(sqlite3.OperationalError):
+        store._write_ahead(broken)  # type: ignore[arg-type]
+    assert broken.done == [change]
 
 
 def test_a_killed_writer_leaves_whole_looks(tmp_path: Path) -> None:

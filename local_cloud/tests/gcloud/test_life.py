@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from program import Gcloud
 from recording import RecordingEmulator
+
+# Eighteen starts of gcloud. In CI test_commands.py has each of these commands, test_2_gcloud.py of
+# tests/machines/e2e a node from creation to deletion on machines, test_google_cloud_tpu.py queued
+# resources that get their nodes, and the unit test_maintenance.py the addresses after one.
+pytestmark = pytest.mark.night
 
 TPU_VM = ("compute", "tpus", "tpu-vm")
 ZONE = f"--zone={RecordingEmulator.zone}"

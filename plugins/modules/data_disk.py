@@ -26,14 +26,14 @@ from ..module_utils._ansible.role_module import role_module
 from ..module_utils._host.work import Failed, difference
 from ..module_utils._roles.data_disk.act import Host
 from ..module_utils._roles.data_disk.look import FSTAB, look, missing_packages, places_of_others
-from ..module_utils._roles.data_disk.plan import declared_problems, plan, wanted_here
+from ..module_utils._roles.data_disk.plan import plan, wanted_here
 
 
 def main() -> None:
     """Run the module."""
     module, settings = role_module()
     wanted = wanted_here(settings["disks"], settings["slice"], settings["worker_index"])
-    problems = declared_problems(wanted) or places_of_others(wanted)
+    problems = places_of_others(wanted)
     if problems:
         module.fail_json(msg="\n".join(problems))
     try:

@@ -22,33 +22,15 @@ EXAMPLES = r"""
 
 RETURN = r"""#"""
 
-from typing import Any
 
 from ..module_utils._ansible.role_module import role_module
 from ..module_utils._host.as_user import UserError
-from ..module_utils._roles.env_secrets import plan as rules
 from ..module_utils._roles.env_secrets.apply import Apply
-
-
-def declared_problems(sets: list[dict[str, Any]]) -> list[str]:
-    """Say what is wrong with the sets themselves."""
-    found = []
-    names = [entry["name"] for entry in sets]
-    for index, entry in enumerate(sets):
-        where = f"fleet_secrets[{index}] ({entry['name']})"
-        for key, message, remedy in rules.problems_of(entry):
-            found.append(f"{where}.{key}: {message}. {remedy}.")
-        if names.index(entry["name"]) != index:
-            found.append(f"{where}.name: is the name of another set. Give each its own.")
-    return found
 
 
 def main() -> None:
     """Run the module."""
     module, settings = role_module()
-    problems = declared_problems(settings["sets"])
-    if problems:
-        module.fail_json(msg="Nothing was changed. " + " ".join(problems), problems=problems)
     try:
         apply = Apply(settings, module.check_mode)
         todo = apply.plan()

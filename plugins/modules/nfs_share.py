@@ -36,7 +36,7 @@ from ..module_utils._host.state import as_json, read_text
 from ..module_utils._host.work import Failed
 from ..module_utils._roles.nfs_share.act import Work
 from ..module_utils._roles.nfs_share.look import fstab_targets, lacking, missing_packages, probe
-from ..module_utils._roles.nfs_share.plan import Me, Plan, Times, plan, problems_of
+from ..module_utils._roles.nfs_share.plan import Me, Plan, Times, plan
 
 
 def main() -> None:
@@ -44,10 +44,6 @@ def main() -> None:
     module, settings = role_module(
         phase={"type": "str", "choices": ["apply", "probe"], "default": "apply"}
     )
-    for share in settings["shares"]:
-        for key, message, remedy in problems_of(share):
-            shown = share.get(key)
-            module.fail_json(msg=f"share {share.get('name')}: {key} = {shown} {message}. {remedy}.")
     times = Times(
         settings["timeout"],
         settings["mount_timeout"],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from struct import unpack_from
 from typing import Any
 
-from ..._host.mounts import GUARDS, UNDONE_BY
+from ..._host.mounts import GUARDS
 from ..here import on_slice
 
 # A UUID made from the disk's name marks this role's file systems on any host.
@@ -24,16 +24,6 @@ GROWS = frozenset({"ext2", "ext3", "ext4", "xfs"})
 SLACK = 32 << 20
 # The superblocks that are read below end here.
 HEADER = 4096
-FOLDERS_OF_THE_SYSTEM = frozenset(
-    [
-        *("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run"),
-        *("/sbin", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/log"),  # noqa: S108
-    ]
-)
-PATH = re.compile(r"(/[A-Za-z0-9@%+_.-]+)+")
-OPTION = re.compile(r"[A-Za-z0-9_.:=@%/+-]+")
-MODE = re.compile(r"0?[0-7]{3,4}")
-REFUSED = "would let what another machine wrote become root here. Leave it out"
 # The keys that say on which workers a disk is.
 _WHERE = ("slices", "workers")
 _NUMBERED = re.compile(r"google-persistent-disk-(\d+)")
@@ -251,47 +241,6 @@ def mount_options(wanted: Wanted, device: Device, kind: str) -> list[str]:
 
 def _unescaped(word: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), word)
-
-
-# -- what is declared --------------------------------------------------------------------------
-
-
-def declared_problems(disks: Sequence[Wanted]) -> list[str]:
-    """Return problems of the declaration that do not depend on the host."""
-    found = []
-    for disk in disks:
-        where = f"fleet_disks: disk {disk.name!r}"
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", disk.name):
-            found.append(f"{where}: is not a name for a disk. Use letters, digits, dash and dot.")
-        if not PATH.fullmatch(disk.path) or "/../" in f"{disk.path}/":
-            found.append(
-                f"{where}: path = {disk.path!r} is not the whole path of a folder. "
-                "Begin it with / and use no blanks."
-            )
-        elif disk.path in FOLDERS_OF_THE_SYSTEM:
-            found.append(
-                f"{where}: path = {disk.path!r} is a folder of the system. "
-                f"Use a separate folder, for example /mnt/{disk.name}."
-            )
-        if not MODE.fullmatch(disk.permissions):
-            found.append(
-                f"{where}: permissions = {disk.permissions!r} are not permissions. Write '0755'."
-            )
-        for option in disk.options:
-            if option in UNDONE_BY:
-                found.append(f"{where}: {option!r} {REFUSED}.")
-            elif not OPTION.fullmatch(option) or option.startswith(OURS):
-                found.append(f"{where}: {option!r} is not a mount option. Write one per entry.")
-    for key, values in (
-        ("name", [disk.name for disk in disks]),
-        ("path", [disk.path for disk in disks]),
-    ):
-        for value in sorted({value for value in values if values.count(value) > 1}):
-            found.append(
-                f"fleet_disks: two disks of this host have the {key} {value!r}. "
-                "Give each a different one, or set slices for each."
-            )
-    return found
 
 
 # -- what to do --------------------------------------------------------------------------------

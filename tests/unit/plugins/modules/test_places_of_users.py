@@ -408,7 +408,6 @@ def test_no_disk_is_mounted_where_somebody_leads_root(
         "slice": "solo", "worker_index": 0,
     }  # fmt: skip
     monkeypatch.setattr(data_disk, "role_module", lambda **_more: (FakeModule(), settings))
-    monkeypatch.setattr(data_disk, "declared_problems", lambda _wanted: [])
     monkeypatch.setattr(_disk_look, "find_devices", lambda *_words: {})
     with pytest.raises(Ended) as told:
         data_disk.main()

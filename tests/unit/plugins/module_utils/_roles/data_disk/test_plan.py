@@ -230,24 +230,3 @@ def test_sizes_of_file_systems() -> None:
     assert disks.superblock_size(xfs, "xfs") == 500 * 4096
     assert disks.superblock_size(bytes(4096), "ext4") is None
     assert disks.superblock_size(b"", "xfs") is None
-
-
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        ({"path": "mnt"}, "not the whole path"),
-        ({"path": "/mnt/../etc"}, "not the whole path"),
-        ({"path": "/var"}, "folder of the system"),
-        ({"name": "a b"}, "not a name"),
-        ({"permissions": "rwx"}, "not permissions"),
-        ({"options": ("suid",)}, "would let what another machine wrote become root"),
-        ({"options": ("noatime,nodev",)}, "not a mount option"),
-    ],
-)
-def test_what_can_never_be(entry: dict[str, Any], words: str) -> None:
-    (text,) = disks.declared_problems([replace(DISK, **entry)])
-    assert words in text
-
-
-def test_two_disks_of_one_name_or_place() -> None:
-    assert len(disks.declared_problems([DISK, DISK])) == 2

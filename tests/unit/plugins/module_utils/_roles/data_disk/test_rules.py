@@ -28,22 +28,29 @@ def test_a_good_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "field"),
+    ("entry", "words"),
     [
-        ({"path": "mnt"}, "[0].path"),
-        ({"path": "/mnt/"}, "[0].path"),
-        ({"path": "/etc"}, "[0].path"),
-        ({"permissions": "u=rwx"}, "[0].permissions"),
-        ({"options": ["ro,nodev"]}, "[0].options[0]"),
-        ({"options": ["noatime", "dev"]}, "[0].options[1]"),
-        ({"device": "/mnt/disk"}, "[0].device"),
-        ({"user": "nobody-known"}, "[0].user"),
+        ({"path": "mnt"}, ".path = 'mnt': is not the whole path"),
+        ({"path": "/mnt/"}, ".path = '/mnt/': is not the whole path"),
+        ({"path": "/mnt/../etc"}, ".path = '/mnt/../etc': is not the whole path"),
+        ({"path": "/etc"}, ".path = '/etc': is a folder of the system"),
+        ({"path": "/var"}, ".path = '/var': is a folder of the system"),
+        ({"name": "a b"}, ".name = 'a b': is not a name"),
+        ({"permissions": "u=rwx"}, ".permissions = 'u=rwx': are not permissions"),
+        ({"options": ["ro,nodev"]}, ".options[0] = 'ro,nodev': is not a mount option"),
+        ({"options": ["x-tpu-fleet.disk=data"]}, ".options[0] = 'x-tpu-fleet.disk=data': is not"),
+        ({"options": ["noatime", "suid"]}, ".options[1] = 'suid': would let what another machine"),
+        ({"device": "/mnt/disk"}, ".device = '/mnt/disk': is not a device"),
+        ({"user": "nobody-known"}, ".user = 'nobody-known': is not a user"),
     ],
 )
-def test_bad_ones(entry: dict[str, Any], field: str) -> None:
-    assert fields({**GOOD, **entry}) == [field]
+def test_bad_ones(entry: dict[str, Any], words: str) -> None:
+    (problem,) = check_data_disk({"fleet_slices": SLICES, "fleet_disks": [{**GOOD, **entry}]})
+    assert f"fleet_disks[0]{words}" in str(problem)
 
 
-def test_two_at_one_place_of_one_slice() -> None:
+def test_two_of_one_name_or_at_one_place_of_one_slice() -> None:
+    assert fields(GOOD, GOOD) == ["[1].name", "[1].path"]
+    assert fields(GOOD, {**GOOD, "path": "/mnt/other"}) == ["[1].name"]
     assert fields(GOOD, {**GOOD, "name": "other"}) == ["[1].path"]
     assert fields(GOOD, {**GOOD, "name": "other", "slices": []}) == []

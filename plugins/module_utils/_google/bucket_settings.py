@@ -22,8 +22,6 @@ DAY = 86400
 STORAGE_CLASS = "STANDARD"
 SOFT_DELETE_SECONDS = 0
 """Off. Google takes 0, or 7 to 90 days."""
-DEFAULT_SOFT_DELETE_SECONDS = 7 * DAY
-"""What a new bucket has without a word."""
 ABORT_DAYS = 7
 TMP_DAYS = 7
 TMP = "tmp/"

@@ -23,8 +23,7 @@ ENTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 DEPLOY_KEY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
-# Time spans as in systemd.time(7).
-TIME_SPAN = re.compile(r"(\d+ ?(s|sec|m|min|h|hr|d|day|days|w|week|weeks)? ?)+")
+
 ZONE_REMEDY = "Zones look like us-central2-b"
 TYPE_REMEDY = "Types look like v4-8, v5litepod-16 or v6e-8"
 OWN_LABEL_PREFIX = "tpu-fleet"
@@ -163,16 +162,6 @@ def metadata(values: dict[Any, Any]) -> list[tuple[str, Any, str]]:
         elif not isinstance(value, str):
             wrong.append((key, value, "must be a text"))
     return wrong
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is a number from zero up, or a text that shows one."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return False
-    try:
-        return float(value) >= 0
-    except ValueError:
-        return False
 
 
 def is_flag(value: Any) -> bool:

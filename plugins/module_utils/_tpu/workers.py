@@ -156,9 +156,9 @@ def slice_facts(node: Node) -> dict[str, Any]:
     }
 
 
-def node_facts(node: Node, label: str | None = None) -> dict[str, Any]:
+def node_facts(node: Node) -> dict[str, Any]:
     """Return the facts of a node with its workers, as the modules return them."""
-    names = host_names(label or node.name, worker_count(node))
+    names = host_names(node.name, worker_count(node))
     workers = [
         {
             "index": index,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import queue_costs as costs
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import (
     claims,
-    costs,
     hours,
     leading,
     limits,
@@ -19,9 +19,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue import (
     tending,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Node
-from ansible_collections.tpu.fleet.plugins.module_utils._queue.costs import Requests
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Queue, Seen
 from memory_bucket import MemoryBucket
+from queue_costs import Requests
 from simulation.queue_world import QueueWorld, Shape, worlds
 
 PARTS = 2
@@ -349,7 +349,7 @@ def test_what_is_broken_is_found(
 
 
 def asked_and_expected(shape: Shape) -> tuple[Requests, Requests]:
-    """Return what was asked in a world without trouble, and what costs.py has for that."""
+    """Return what was asked in a world without trouble, and what queue_costs.py has for that."""
     world = QueueWorld(1, shape)
     assert world.live() == []
     runs = world.rules.states.values()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._queue import costs
+import queue_costs as costs
 
 
 def test_a_month_of_twenty_slices() -> None:

@@ -1,13 +1,20 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
-"""What the requests of a queue cost, by Google's list price for a Standard bucket. No I/O."""
+"""What the requests of a queue cost, by Google's list price for a Standard bucket.
+
+docs/queue.md has these figures, and tests/worlds/property counts the requests.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from .bucket import PAGE
-from .claims import BEAT, LISTEN, LOOK, STOP_LOOK, TEND
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import PAGE
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import (
+    BEAT,
+    LISTEN,
+    LOOK,
+    STOP_LOOK,
+    TEND,
+)
 
 A_DOLLARS, B_DOLLARS = 0.005 / 1000, 0.0004 / 1000
 """An operation of class A, which writes or lists, and of class B, which reads; deleting is free."""

@@ -7,34 +7,27 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 
-from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet.declared import Declared
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """The verdict on one host."""
 
     _requires_connection = False
     _supports_check_mode = True
 
-    @once
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Look the host up among the failures of a call."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         _found, options = self.validate_argument_spec(
             {"failures": {"type": "dict", "required": True}}
         )
-        own = options["failures"].get((task_vars or {})["inventory_hostname"])
-        result.update(changed=False)
+        own = options["failures"].get(self.vars["inventory_hostname"])
         if own is None:
-            return result
+            return {"changed": False}
         if own["status"] == "unreachable":
             raise AnsibleConnectionFailure(own["problem"])
         counts = own["counts"]
         failed = counts.get("failed", 0)
         tasks = "1 task failed" if failed == 1 else f"{failed} tasks failed"
-        result.update(failed=True, msg=own["problem"] or f"{tasks} (see above)")
-        return result
+        return {"changed": False, "failed": True, "msg": own["problem"] or f"{tasks} (see above)"}

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._core.plain_text import shown
 from ..module_utils._host.run_left import absent
-from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet.declared import Declared
 
 SPEC: dict[str, Any] = {
     "run": {"type": "str", "required": True},
@@ -39,22 +38,17 @@ FINE = (0, 24)
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """What is half there is gone on with; what is there already is not sent again."""
 
     _supports_check_mode = True
 
-    @once
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Bring what is new, and say where it is."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         _found, arguments = self.validate_argument_spec(SPEC)
-        self.vars = task_vars or {}
         self.host = str(self.vars["inventory_hostname"])
         left, folder = arguments["left"], Path(arguments["folder"])
-        result.update(changed=False, run=arguments["run"])
+        result: dict[str, Any] = {"changed": False, "run": arguments["run"]}
         if left["left"] and not self._task.check_mode:
             if left["rsync"]:
                 files = self._rsync(left, folder, arguments["ssh_config"])

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ..module_utils._host.state import read_text, write_atomically
-from ..plugin_utils._core.refused import once
+from ..module_utils._host.work import difference
 from ..plugin_utils._fleet import state_folder
+from ..plugin_utils._fleet.declared import Declared
 
 SPEC: dict[str, Any] = {
     "dest": {"type": "path", "required": True},
@@ -23,22 +23,18 @@ SPEC: dict[str, Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """The file, if it is not yet what it should be."""
 
     _requires_connection = False
     _supports_check_mode = True
 
-    @once
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Compare and write."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         _found, arguments = self.validate_argument_spec(SPEC)
         path, content = arguments["dest"], arguments["content"]
         foreign = state_folder.problems_of(
-            task_vars or {}, self._templar.template, note=not self._task.check_mode
+            self.vars, self._templar.template, note=not self._task.check_mode
         )
         if foreign:
             raise AnsibleActionFail(" ".join(map(str, foreign)))
@@ -53,12 +49,7 @@ class ActionModule(ActionBase):
                 write_atomically(path, content, mode=mode, uid=os.getuid(), gid=os.getgid())
         except OSError as error:
             raise AnsibleActionFail(f"{path} cannot be written: {error.strerror}.") from error
-        result.update(changed=not same, dest=path)
-        if before != content:
-            result["diff"] = {
-                "before_header": path,
-                "after_header": path,
-                "before": before or "",
-                "after": content,
-            }
-        return result
+        told = {"changed": not same, "dest": path}
+        return (
+            told if before == content else {**told, "diff": difference(path, before or "", content)}
+        )

@@ -14,7 +14,6 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.urls import open_url
-from ansible.plugins.action import ActionBase
 
 from ..module_utils._ansible.api_module import client_from
 from ..module_utils._ansible.options import spec_of
@@ -26,7 +25,7 @@ from ..module_utils._host.state import write_atomically
 from ..module_utils._roles.training_run import drill as _drill
 from ..modules.drill import ARGUMENT_SPEC
 from ..modules.tpu_vm_maintenance import DOCUMENTATION as MAINTENANCE
-from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet.declared import Declared
 
 Look = dict[str, Any]
 Judge = Callable[[Look], tuple[str, str]]
@@ -39,22 +38,16 @@ PAUSE = 1.0
 LATE = "late"
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """The module; a worker that reboots is no error."""
 
     _supports_check_mode = True
 
-    @once
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Run the module once, or do a whole step of a plan."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         _found, self.asked = self.validate_argument_spec(ARGUMENT_SPEC)
-        self.vars = task_vars or {}
         self.plan = self.asked["plan"]
-        result.update(self._step(self.asked["step"]) if self.plan else self._module(self.asked))
-        return result
+        return self._step(self.asked["step"]) if self.plan else self._module(self.asked)
 
     def _step(self, step: dict[str, Any]) -> dict[str, Any]:
         """Do one drill, or go on to wait for it; add its row to those of the drills before."""

@@ -7,33 +7,29 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils._schema.keys import Problem
-from ..plugin_utils._core.refused import Refused, once
+from ..plugin_utils._core.refused import Refused
 from ..plugin_utils._core.worker_facts import REMEDY, SETTING, facts_are_variables
 from ..plugin_utils._fleet.check import check_variables
+from ..plugin_utils._fleet.declared import Declared
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """The check of all variables that the play has."""
 
     _requires_connection = False
 
-    @once
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Check the variables, and report everything at once."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         _found, arguments = self.validate_argument_spec(
             {"variables": {"type": "dict"}, "known": {"type": "str"}}
         )
         variables = arguments["variables"]
-        given = task_vars or {} if variables is None else variables
+        given = self.vars if variables is None else variables
         facts = []
         if facts_are_variables():
             message = "must be off: a worker in other hands could set variables of the fleet"
@@ -42,7 +38,6 @@ class ActionModule(ActionBase):
         checked = check_variables(given, template, self._loader, known, tuple(facts))
         if checked.refusal:
             raise Refused(checked.refusal)
-        result.update(changed=False, digest=checked.digest, at=time.time())
         for notice in checked.notices:
             display.warning(notice)
-        return result
+        return {"changed": False, "digest": checked.digest, "at": time.time()}

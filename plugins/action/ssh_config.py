@@ -9,31 +9,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils._host.work import difference
 from ..module_utils._tpu.workers import GROUP_USABLE
-from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet.declared import Declared
 from ..plugin_utils._inventory.worker_list import Variable, groups_of, write_files
 from ..plugin_utils._ssh.targets import Fleet, SshConfigError, Target, target_by
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """The files, from the inventory as this playbook has it."""
 
     _requires_connection = False
     _supports_check_mode = True
 
-    @once
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Compare and write."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         self.validate_argument_spec({})
-        variables, template = task_vars or {}, self._templar.template
+        variables, template = self.vars, self._templar.template
 
         def said(name: str, default: Any = None) -> Any:
             return template(variables.get(name, default))
@@ -49,11 +45,11 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"{name} cannot be written: {error.strerror}.") from error
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
-        result.update(changed=written.changed, dest=str(written.path))
-        if written.before != written.text:
-            heads = dict.fromkeys(("before_header", "after_header"), str(written.path))
-            result["diff"] = {**heads, "before": written.before or "", "after": written.text}
-        return result
+        path, before = str(written.path), written.before
+        told = {"changed": written.changed, "dest": path}
+        if before == written.text:
+            return told
+        return {**told, "diff": difference(path, before or "", written.text)}
 
 
 def _targets(hosts: Mapping[str, Variable]) -> dict[str, Target]:

@@ -6,31 +6,25 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 
 from ..module_utils._core.plain_text import shown
-from ..plugin_utils._core.refused import once
+from ..plugin_utils._fleet.declared import Declared
 from ..plugin_utils._ssh.failures import DENIED_FOR
 
 # What ssh says when it speaks with the machine and the machine does not admit the key.
 DENIED = re.compile(r"Permission denied \(|Too many authentication failures")
 
 
-class ActionModule(ActionBase):
+class ActionModule(Declared):
     """Log in again and again until it works."""
 
     _VALID_ARGS = frozenset(("timeout", "denied_for", "sleep"))
 
-    @once
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def act(self) -> dict[str, Any]:
         """Try it once at least; end with what the last try said."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
             {
                 "timeout": {"type": "int", "default": 300},
@@ -40,8 +34,7 @@ class ActionModule(ActionBase):
         )
         # The host may be one that is not made in check mode.
         if self._task.check_mode:
-            result.update(changed=False, skipped=True)
-            return result
+            return {"changed": False, "skipped": True}
         began = time.monotonic()
         denied_since = None
         while True:
@@ -49,30 +42,26 @@ class ActionModule(ActionBase):
             now = time.monotonic()
             waited = round(now - began, 1)
             if said is None:
-                result.update(changed=False, waited=waited)
-                return result
+                return {"changed": False, "waited": waited}
             # sshd is up; a machine that was just made takes some seconds for its accounts.
             denied_since = (denied_since or now) if DENIED.search(said) else None
             is_denied = denied_since is not None and now - denied_since >= options["denied_for"]
             if is_denied or waited >= options["timeout"]:
                 break
             time.sleep(options["sleep"])
-        variables = task_vars or {}
-        host = variables.get("inventory_hostname", "the host")
-        result.update(failed=True, changed=False, waited=waited)
+        host = self.vars.get("inventory_hostname", "the host")
+        message = (
+            f"No login to {host} within {options['timeout']} s. The last try: "
+            f"{said} tpu-fleet doctor says why; fleet_connection_timeout is the limit."
+        )
         if denied_since is not None:
-            result["msg"] = f"{host} refuses the login: {said} {self._remedy(variables)}"
-        else:
-            result["msg"] = (
-                f"No login to {host} within {options['timeout']} s. The last try: "
-                f"{said} tpu-fleet doctor says why; fleet_connection_timeout is the limit."
-            )
-        return result
+            message = f"{host} refuses the login: {said} {self._remedy()}"
+        return {"failed": True, "changed": False, "waited": waited, "msg": message}
 
-    def _remedy(self, variables: Mapping[str, Any]) -> str:
+    def _remedy(self) -> str:
         """Say with what it was tried, and with what it should be."""
         names = ("ansible_user", "ansible_ssh_private_key_file", "fleet_ssh_user")
-        user, key, ours = (str(self._templar.template(variables.get(name) or "")) for name in names)
+        user, key, ours = (str(self._templar.template(self.vars.get(name) or "")) for name in names)
         tried = f"It was tried as {user or 'your own name'} with {key or 'the keys of your ssh'}"
         if ours and user != ours:
             return (

@@ -15,6 +15,7 @@ from ansible_collections.tpu.fleet.plugins.action import controller_file
 def run(check_mode: bool = False, **arguments: Any) -> dict[str, Any]:
     task = Task()
     task.action, task.args, task.check_mode = "tpu.fleet.controller_file", arguments, check_mode
+    task.diff = True
     action = controller_file.ActionModule(
         task=task,
         connection=mock.Mock(transport="local"),

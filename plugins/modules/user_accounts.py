@@ -33,6 +33,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._ansible.role_module import role_module
+from ..module_utils._host.as_user import UserError
 from ..module_utils._host.work import Failed
 from ..module_utils._roles.user_accounts.act import carry_out
 from ..module_utils._roles.user_accounts.look import look, ssh_problems, write_record
@@ -104,7 +105,7 @@ def main() -> None:
         for step in steps:
             try:
                 carry_out(step, module.run_command, settings["archive_dir"])
-            except (Failed, OSError) as error:
+            except (Failed, UserError, OSError) as error:
                 module.fail_json(msg=f"Cannot {step.summary}: {error}", steps=summaries)
         if record != host.recorded:
             write_record(record)

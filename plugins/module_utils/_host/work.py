@@ -17,3 +17,9 @@ class Failed(Exception):
 def difference(path: str, before: str, after: str) -> dict[str, str]:
     """Return one entry of a module's diff."""
     return {"before_header": path, "after_header": path, "before": before, "after": after}
+
+
+def new_account(name: str) -> list[str]:
+    """Return the command that adds an account of the system, as which no person logs in."""
+    kind = ("--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent")
+    return ["/usr/sbin/useradd", *kind, "--shell", "/usr/sbin/nologin", name]

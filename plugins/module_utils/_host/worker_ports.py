@@ -276,15 +276,20 @@ def advice(found: Mapping[int, Iterable[Tried]], hosts: Iterable[str], network: 
     return "; ".join(lines)
 
 
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """Return numbers in order as texts, with those in a row as one: 1-3, 7."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in found]
+
+
 def named(workers: Sequence[int]) -> str:
     """Name some workers: worker 2, workers 1 and 3, workers 1-3 and 7."""
-    parts: list[list[int]] = []
-    for worker in sorted(set(workers)):
-        if parts and worker == parts[-1][-1] + 1:
-            parts[-1].append(worker)
-        else:
-            parts.append([worker])
-    words = [f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts]
+    words = ranges(workers)
     most = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
     return f"worker{'s' if len(set(workers)) > 1 else ''} {most}"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports import ranges
 
 from ..history.store import Event
 from ..history.story import workers_of
@@ -91,25 +92,14 @@ def kind_of(event: Event) -> str:
 def where_of(event: Event) -> str:
     """Return of which slice, workers and run an event is."""
     workers = [worker for worker in workers_of(event) if worker >= 0]
-    parts = [event.slice, f"w{_ranges(workers)}" if workers else ""]
+    parts = [event.slice, f"w{','.join(ranges(workers))}" if workers else ""]
     return " ".join(filter(None, parts)) + (f" · {event.run}" if event.run else "")
 
 
 def workers_in(event: Event) -> str:
     """Return the workers that report an event; those of the watcher are none."""
     workers = [worker for worker in workers_of(event) if worker >= 0]
-    return _ranges(workers) if workers else "watcher"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Format numbers as in 0-3,5."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+    return ",".join(ranges(workers)) if workers else "watcher"
 
 
 def title_of(event: Event) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from ..._host.as_user import PATH, account_of, foreign
 from ..._host.dataset_place import ACCOUNT, RESERVE, UNIT, Place
 from ..._host.state import read_text, write_atomically
-from ..._host.work import Failed, Run, difference
+from ..._host.work import Failed, Run, difference, new_account
 from ..dataset_paths import ROOT
 from .plan import RECORD, UNIT_FILE, files, here
 
@@ -122,9 +122,7 @@ class Stager:
         self.changes.append(difference("/etc/passwd", "", f"{ACCOUNT}\n"))
         if self.check:
             return
-        words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
-        command = ["/usr/sbin/useradd", *words, "--shell", "/usr/sbin/nologin", ACCOUNT]
-        code, out, error = self._run(command, environ_update={"PATH": PATH})
+        code, out, error = self._run(new_account(ACCOUNT), environ_update={"PATH": PATH})
         if code and account_of(ACCOUNT) is None:
             raise Failed(f"Cannot add the user {ACCOUNT}: {(error or out).strip()}")
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import os
 import pwd
@@ -12,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from ..._host.as_user import UserError, read_plain
+from ..._host.as_user import UserError, read_plain, write_plain
 from .plan import fingerprint
 
 _MOST = 1 << 20
@@ -50,20 +49,7 @@ def write_file(path: str, content: str) -> None:
     for one in reversed(missing):
         one.mkdir(mode=0o700)
     refuse_unsafe(target.parent)
-    new = target.with_name(f".{target.name}.{os.getpid()}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(str(new), flags, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), 0o600)
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        new.replace(target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()
-        raise
+    write_plain(path, content.encode(), 0o600)
 
 
 def remove_file(path: str) -> None:

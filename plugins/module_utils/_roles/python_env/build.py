@@ -40,6 +40,7 @@ from ..._host.unpack import link_target
 
 # The apply agent catches it, and may import only this module.
 from ..._host.work import Failed as Failed  # pylint: disable=useless-import-alias
+from ..._host.work import new_account
 from . import uv_wheel
 from .conflict import declared_twice
 from .frameworks import no_wheels
@@ -171,9 +172,7 @@ def account_for(owner: str, *, create: bool = True) -> pwd.struct_passwd:
     with _creating:
         builder = account_of(BUILDER)
         if builder is None and create:
-            words = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
-            words += ["--shell", "/usr/sbin/nologin", BUILDER]
-            done = run(["/usr/sbin/useradd", *words], {"PATH": PATH}, seconds=60)
+            done = run(new_account(BUILDER), {"PATH": PATH}, seconds=60)
             builder = account_of(BUILDER)
             if builder is None:
                 why = _text(done.err)

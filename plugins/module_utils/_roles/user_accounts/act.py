@@ -13,7 +13,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from ..._host.as_user import UserError, as_user, give_folder, refuse_foreign
+from ..._host.as_user import UserError, as_user, give_folder, refuse_foreign, sync_folder
 from ..._host.shared_places import take_folder
 from ..._host.state import write_atomically
 from ..._host.work import Failed, Run
@@ -88,10 +88,7 @@ def write_user_file(step: Step) -> None:
             step.path, step.content, mode=step.mode, uid=owner.pw_uid, gid=owner.pw_gid
         )
 
-    try:
-        as_user(owner, work, umask=0o077)
-    except UserError as error:
-        raise Failed(str(error)) from None
+    as_user(owner, work, umask=0o077)
 
 
 def end_session(name: str, run: Run) -> None:
@@ -132,10 +129,7 @@ def make_home(path: str, name: str) -> None:
             else:
                 shutil.copy2(str(entry), str(target), follow_symlinks=False)
 
-    try:
-        as_user(owner, work, umask=0o077)
-    except UserError as error:
-        raise Failed(str(error)) from None
+    as_user(owner, work, umask=0o077)
 
 
 def set_mode(path: str, name: str, mode: int) -> None:
@@ -145,10 +139,7 @@ def set_mode(path: str, name: str, mode: int) -> None:
         special = stat.S_IMODE(os.lstat(path).st_mode) & ~0o777
         Path(path).chmod(special | mode)
 
-    try:
-        as_user(pwd.getpwnam(name), work)
-    except UserError as error:
-        raise Failed(str(error)) from None
+    as_user(pwd.getpwnam(name), work)
 
 
 def archive(home: str, stem: str, folder: Path, run: Run) -> Path:
@@ -178,11 +169,7 @@ def archive(home: str, stem: str, folder: Path, run: Run) -> Path:
     finally:
         with contextlib.suppress(FileNotFoundError):
             trial.unlink()
-    handle = os.open(str(folder), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(str(folder))
     return target
 
 

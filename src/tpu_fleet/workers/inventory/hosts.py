@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports import ranges
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
     GROUP_UNAVAILABLE,
     group_name,
@@ -154,15 +155,5 @@ def fold(names: Iterable[str]) -> str:
         if len(numbers) == 1:
             parts.append(f"{before}{numbers[0]}{after}")
         else:
-            parts.append(f"{before}[{_ranges(numbers)}]{after}")
+            parts.append(f"{before}[{','.join(ranges(numbers))}]{after}")
     return ",".join(in_order(parts))
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

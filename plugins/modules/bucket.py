@@ -124,7 +124,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import api_module, diff_of, run
+from ..module_utils._ansible.api_module import api_module, carried_out, run
 from ..module_utils._core.errors import BadRequest
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.bucket_apply import BucketApplier
@@ -161,18 +161,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         "used": applier.plan_used,
         "absent": applier.plan_absent,
     }
-    changes = plans[params["state"]]()
-    for warning in applier.warnings:
-        module.warn(warning)
-    if not module.check_mode:
-        for change in changes:
-            change.apply()
-    return {
-        "changed": bool(changes),
-        "bucket": applier.after,
-        "actions": [{"action": change.kind, "reason": change.why} for change in changes],
-        "diff": diff_of(applier.before, applier.after),
-    }
+    return carried_out(module, "bucket", applier, plans[params["state"]]())
 
 
 def main() -> None:

@@ -182,7 +182,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._ansible.api_module import api_module, run, warn_of_unread
 from ..module_utils._fleet.usage import usage_of
 from ..module_utils._tpu.client import Client
 
@@ -190,9 +190,7 @@ from ..module_utils._tpu.client import Client
 def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Look, count and add up."""
     found = usage_of(module.params, client)
-    if found["unreachable_zones"]:
-        zones = ", ".join(found["unreachable_zones"])
-        module.warn(f"These zones could not be asked, so what they have is unknown: {zones}")
+    warn_of_unread(module, found["unreachable_zones"])
     return {"changed": False, **found}
 
 

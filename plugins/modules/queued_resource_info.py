@@ -81,7 +81,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._ansible.api_module import api_module, run, warn_of_unread
 from ..module_utils._tpu.client import ALL_ZONES, Client
 from ..module_utils._tpu.model import Listing
 from ..module_utils._tpu.queued_facts import queued_facts
@@ -113,9 +113,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     found = [queued for queued in listing.items if is_asked_for(queued, module.params)]
     nodes = client.nodes.list(zone) if found else Listing([])
     unreachable = list(dict.fromkeys([*listing.unreachable, *nodes.unreachable]))
-    if unreachable:
-        zones = ", ".join(unreachable)
-        module.warn(f"These zones could not be asked, so what they have is unknown: {zones}")
+    warn_of_unread(module, unreachable)
     found.sort(key=lambda queued: (natural_key(queued.name), queued.zone))
     return {
         "changed": False,

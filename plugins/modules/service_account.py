@@ -117,7 +117,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import api_module, diff_of, run
+from ..module_utils._ansible.api_module import api_module, carried_out, run
 from ..module_utils._google.apis import GoogleApis
 from ..module_utils._google.service_account_apply import AccountApplier
 from ..module_utils._google.service_account_plan import (
@@ -142,19 +142,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     spec.check()
     applier = AccountApplier(GoogleApis(client), spec, params["adopt"], params["purge"])
     wants = applier.plan_absent if params["state"] == "absent" else applier.plan_present
-    changes = wants()
-    for warning in applier.warnings:
-        module.warn(warning)
-    if not module.check_mode:
-        for change in changes:
-            change.apply()
-    before, after = applier.before, applier.after
-    return {
-        "changed": bool(changes),
-        "service_account": after,
-        "actions": [{"action": change.kind, "reason": change.why} for change in changes],
-        "diff": diff_of(before, after),
-    }
+    return carried_out(module, "service_account", applier, wants())
 
 
 def main() -> None:

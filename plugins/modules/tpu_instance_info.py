@@ -132,7 +132,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._ansible.api_module import api_module, run, warn_of_unread
 from ..module_utils._compute.slice_list import failures_of, listed
 from ..module_utils._compute.slices import ComputeSlices
 from ..module_utils._tpu.client import ALL_ZONES, Client
@@ -157,9 +157,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
     zone, name = params["zone"], params["name"]
     found = listed(slices)
     unreachable = [one for one in found.unreachable if zone in (ALL_ZONES, one)]
-    if unreachable:
-        zones = ", ".join(unreachable)
-        module.warn(f"These zones could not be asked, so what they have is unknown: {zones}")
+    warn_of_unread(module, unreachable)
     failures = [] if zone == ALL_ZONES else failures_of(slices, zone)
     return {
         "changed": False,

@@ -72,7 +72,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ansible.api_module import api_module, run
+from ..module_utils._ansible.api_module import api_module, run, warn_of_unread
 from ..module_utils._tpu.client import ALL_ZONES, Client
 from ..module_utils._tpu.model import Listing, Node
 from ..module_utils._tpu.workers import natural_key, node_facts
@@ -96,9 +96,7 @@ def execute(module: AnsibleModule, client: Client) -> dict[str, Any]:
         listing = Listing([node] if node else [])
     else:
         listing = client.nodes.list(zone)
-    if listing.unreachable:
-        zones = ", ".join(listing.unreachable)
-        module.warn(f"These zones could not be asked, so their nodes are unknown: {zones}")
+    warn_of_unread(module, listing.unreachable)
     nodes = [node for node in listing.items if is_asked_for(node, module.params)]
     nodes.sort(key=lambda node: (natural_key(node.name), node.zone))
     return {

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -12,6 +12,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from .._core.errors import TpuError
 from .._core.wait import Backoff
 from .._google.apis import SERVICES
+from .._google.change import Applier, Change
 from .._tpu.client import (
     DEFAULT_ENDPOINT,
     AuthOptions,
@@ -79,6 +80,30 @@ def diff_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
     """Return what changes, as --diff shows it: only the keys that differ."""
     have, want = only_changed(dict(before), dict(after))
     return {"before": have, "after": want}
+
+
+def carried_out(
+    module: AnsibleModule, name: str, applier: Applier, changes: Sequence[Change]
+) -> dict[str, Any]:
+    """Carry the changes out, unless in check mode; return the result, the resource under a name."""
+    for warning in applier.warnings:
+        module.warn(warning)
+    if not module.check_mode:
+        for change in changes:
+            change.apply()
+    return {
+        "changed": bool(changes),
+        name: applier.after,
+        "actions": [{"action": change.kind, "reason": change.why} for change in changes],
+        "diff": diff_of(applier.before, applier.after),
+    }
+
+
+def warn_of_unread(module: AnsibleModule, zones: Sequence[str]) -> None:
+    """Name the zones of which a list has nothing because they did not answer."""
+    if zones:
+        text = f"so what they have is unknown: {', '.join(zones)}"
+        module.warn(f"These zones could not be asked, {text}")
 
 
 def poll_of(params: Mapping[str, Any]) -> Backoff:

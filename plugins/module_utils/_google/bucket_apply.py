@@ -8,8 +8,6 @@ has it; any other one is not touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from .._core.errors import NotFound, PermissionDenied, Refused, TpuError
@@ -29,27 +27,16 @@ from .bucket_plan import (
     with_access,
 )
 from .bucket_policy import alter_policy, read_policy
+from .change import Applier, Change
 
 
-@dataclass(frozen=True)
-class Change:
-    """One thing to do, why, and how."""
-
-    kind: str
-    why: str
-    apply: Callable[[], object]
-
-
-class BucketApplier:
+class BucketApplier(Applier):
     """One bucket with the access of the slices' accounts."""
 
     def __init__(self, apis: GoogleApis, spec: BucketSpec, adopt: bool) -> None:
-        self._apis = apis
+        super().__init__(apis)
         self._spec = spec
         self._adopt = adopt
-        self.before: dict[str, Any] = {}
-        self.after: dict[str, Any] = {}
-        self.warnings: list[str] = []
 
     def plan_present(self) -> list[Change]:
         """Return the steps to the wanted bucket; raise for one that is not ours to change."""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,30 +13,19 @@ from .._core.ownership import owner_in, require_owned, with_owner, without_owner
 from .._wire.changes import alter_newest
 from .apis import GoogleApis
 from .bucket_policy import once_known, read_policy, write_policy
+from .change import Applier, Change
 from .service_account_plan import DEFAULT_TEXT, AccountSpec, all_roles_of, altered, roles_of
 
 
-@dataclass(frozen=True)
-class Change:
-    """One thing to do, why, and how."""
-
-    kind: str
-    why: str
-    apply: Callable[[], object]
-
-
-class AccountApplier:
+class AccountApplier(Applier):
     """One account with its rights."""
 
     def __init__(self, apis: GoogleApis, spec: AccountSpec, adopt: bool, purge: bool) -> None:
-        self._apis = apis
+        super().__init__(apis)
         self._spec = spec
         self._adopt = adopt
         self._purge = purge
         self._path = f"v1/projects/{spec.project}/serviceAccounts/{spec.email}"
-        self.before: dict[str, Any] = {}
-        self.after: dict[str, Any] = {}
-        self.warnings: list[str] = []
 
     def plan_present(self) -> list[Change]:
         """Return the steps to the wanted account; raise for forbidden ones."""

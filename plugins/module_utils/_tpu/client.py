@@ -4,21 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import cached_property
 
-from .._core.wait import Clock
 from .._wire.auth import AuthOptions
-from .._wire.transport import RetryPolicy
 from .connection import DEFAULT_ENDPOINT, Connection
 from .model import Listing, Node, Operation
 from .nodes import NodesClient
 from .offers import AcceleratorTypesClient, LocationsClient, RuntimeVersionsClient
 from .operations import OperationsClient
 from .queued_resources import QueuedResource, QueuedResourcesClient
-
-if TYPE_CHECKING:
-    import requests
 
 ENDPOINT_ENV = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"
 PROJECT_ENVS = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
@@ -41,29 +35,32 @@ __all__ = [
 class Client(Connection):
     """All clients that share one connection."""
 
-    def __init__(
-        self,
-        project: str,
-        *,
-        endpoint: str | None = None,
-        auth: AuthOptions | None = None,
-        clock: Clock | None = None,
-        session: requests.Session | None = None,
-        retry: RetryPolicy | None = None,
-        endpoints: Mapping[str, str | None] | None = None,
-    ) -> None:
-        super().__init__(
-            project,
-            endpoint=endpoint,
-            auth=auth,
-            clock=clock,
-            session=session,
-            retry=retry,
-            endpoints=endpoints,
-        )
-        self.operations = OperationsClient(self)
-        self.nodes = NodesClient(self, self.operations)
-        self.queued_resources = QueuedResourcesClient(self, self.operations)
-        self.accelerator_types = AcceleratorTypesClient(self)
-        self.runtime_versions = RuntimeVersionsClient(self)
-        self.locations = LocationsClient(self)
+    @cached_property
+    def operations(self) -> OperationsClient:
+        """Return the client of operations."""
+        return OperationsClient(self)
+
+    @cached_property
+    def nodes(self) -> NodesClient:
+        """Return the client of nodes."""
+        return NodesClient(self, self.operations)
+
+    @cached_property
+    def queued_resources(self) -> QueuedResourcesClient:
+        """Return the client of queued resources."""
+        return QueuedResourcesClient(self, self.operations)
+
+    @cached_property
+    def accelerator_types(self) -> AcceleratorTypesClient:
+        """Return the client of the accelerator types of zones."""
+        return AcceleratorTypesClient(self)
+
+    @cached_property
+    def runtime_versions(self) -> RuntimeVersionsClient:
+        """Return the client of the runtime versions of zones."""
+        return RuntimeVersionsClient(self)
+
+    @cached_property
+    def locations(self) -> LocationsClient:
+        """Return the client of the zones."""
+        return LocationsClient(self)

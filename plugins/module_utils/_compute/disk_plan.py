@@ -9,8 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.errors import BadRequest, Refused
-from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, check_owner, require_owned
-from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
+from .._core.ownership import (
+    DEFAULT_OWNER,
+    OWNER_LABEL,
+    check_labels,
+    check_name,
+    check_owner,
+    require_owned,
+)
 from .._tpu.model import Node, basename, part_of
 from .._tpu.node_plan import Step
 from .._tpu.node_spec import READ_ONLY, READ_WRITE, SPEC_LABEL, as_disk
@@ -42,20 +48,9 @@ class DiskSpec:
 
     def check(self) -> None:
         """Raise for impossible wishes, before any request."""
-        if not NODE_NAME.fullmatch(self.name):
-            raise BadRequest(
-                f"{self.name!r} is no name for a disk.",
-                remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",
-            )
+        check_name("disk", self.name)
         check_owner(self.owner)
-        for key, value in self.labels.items():
-            if key.startswith(OWNER_LABEL):
-                raise BadRequest(f"The label {key} is set by this module; use the option owner.")
-            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
-                raise BadRequest(
-                    f"The label {key}={value} is not valid.",
-                    remedy="Use lower case letters, digits, dashes and underscores, 63 at most.",
-                )
+        check_labels(self.labels, lambda key: key.startswith(OWNER_LABEL))
         if self.writes and len(self.nodes or ()) > 1:
             names = " and ".join(self.nodes or ())
             raise BadRequest(

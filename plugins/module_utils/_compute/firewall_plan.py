@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.errors import BadRequest
-from .._core.ownership import check_owner, owner_in, with_owner, without_owner
-from .._schema.values import NODE_NAME
+from .._core.ownership import check_name, check_owner, owner_in, with_owner, without_owner
 from .._tpu.model import basename
 
 DEFAULT_NAME = "tpu-fleet-mosh"
@@ -38,7 +37,7 @@ class FirewallSpec:
 
     def check(self) -> None:
         """Raise for a rule that would open more than mosh needs, before any request."""
-        _check_name("rule", self.name)
+        check_name("rule", self.name)
         check_owner(self.owner)
         if not self.target_tags:
             raise BadRequest(
@@ -46,7 +45,7 @@ class FirewallSpec:
                 remedy="Name the network tags of the slices that mosh is to reach.",
             )
         for tag in self.target_tags:
-            _check_name("network tag", tag)
+            check_name("network tag", tag)
         networks = [narrow_network(text) for text in self.source_ranges]
         if not networks:
             raise BadRequest(
@@ -189,14 +188,6 @@ def _suggestion(text: str) -> str:
         return f"Say {ipaddress.ip_interface(text).network}, or {text.partition('/')[0]}/32."
     except ValueError:
         return "Write it as 203.0.113.7/32 or 203.0.113.0/24."
-
-
-def _check_name(what: str, name: str) -> None:
-    if not NODE_NAME.fullmatch(name):
-        raise BadRequest(
-            f"{name!r} is no name for a {what}.",
-            remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",
-        )
 
 
 def _check_ports(ports: str) -> None:

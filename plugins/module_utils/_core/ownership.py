@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
+from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
 from .errors import BadRequest, Refused
 
 OWNER_LABEL = "tpu-fleet"
@@ -29,6 +31,27 @@ def without_owner(description: str) -> str:
 def with_owner(description: str, owner: str | None) -> str:
     """Return a description that names the owner."""
     return f"{without_owner(description)} [{OWNER_LABEL}: {owner or DEFAULT_OWNER}]".strip()
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise if a name is none that Google takes; `what` is the kind of thing that has it."""
+    if not NODE_NAME.fullmatch(name):
+        raise BadRequest(
+            f"{name!r} is no name for a {what}.",
+            remedy="Use lower case letters, digits and dashes, a letter first, 63 at most.",
+        )
+
+
+def check_labels(labels: Mapping[str, str], is_own: Callable[[str], bool]) -> None:
+    """Raise if a label is not valid, or is one that a module sets itself."""
+    for key, value in labels.items():
+        if is_own(key):
+            raise BadRequest(f"The label {key} is set by this module; use the option owner.")
+        if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
+            raise BadRequest(
+                f"The label {key}={value} is not valid.",
+                remedy="Use at most 63 lower case letters, digits, dashes and underscores.",
+            )
 
 
 def check_owner(owner: str | None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .._core.errors import BadRequest
-from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
+from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL, check_labels, check_name, check_owner
 from .._schema.accelerators import (
     API_ENUM,
     PREFIXES,
@@ -22,7 +22,6 @@ from .._schema.accelerators import (
     runtime_fits,
 )
 from .._schema.sizes import in_unit
-from .._schema.values import LABEL_KEY, LABEL_VALUE, NODE_NAME
 from .versions import api_version_of
 
 SPEC_LABEL = "tpu-fleet-spec"
@@ -130,24 +129,9 @@ class NodeSpec:
 
     def check(self) -> None:
         """Raise BadRequest for values that every zone would refuse, before any request."""
-        if not NODE_NAME.fullmatch(self.name):
-            raise BadRequest(
-                f"{self.name!r} is not a valid name for a TPU node.",
-                remedy="Use at most 63 lower case letters, digits and dashes, with a letter first.",
-            )
-        for key, value in self.labels.items():
-            if key in (OWNER_LABEL, SPEC_LABEL):
-                raise BadRequest(f"The label {key} is set by this module; use the option owner.")
-            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
-                raise BadRequest(
-                    f"The label {key}={value} is not valid.",
-                    remedy="Use at most 63 lower case letters, digits, dashes and underscores.",
-                )
-        if self.owner is not None and not (self.owner and LABEL_VALUE.fullmatch(self.owner)):
-            raise BadRequest(
-                f"The owner {self.owner!r} is not a valid label value.",
-                remedy="Use lower case letters, digits, dashes and underscores.",
-            )
+        check_name("TPU node", self.name)
+        check_labels(self.labels, lambda key: key in (OWNER_LABEL, SPEC_LABEL))
+        check_owner(self.owner)
         for key in self.ssh_keys:
             if not re.fullmatch(r"[^\s:]+:\S+ \S+.*", key):
                 raise BadRequest(

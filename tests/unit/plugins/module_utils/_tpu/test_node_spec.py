@@ -109,9 +109,9 @@ def test_runtime_follows_the_generation_of_a_shape() -> None:
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"name": "Upper"}, "'Upper' is not a valid name"),
-        ({"name": "a" * 64}, "is not a valid name"),
-        ({"name": "a-"}, "is not a valid name"),
+        ({"name": "Upper"}, "'Upper' is no name for a TPU node"),
+        ({"name": "a" * 64}, "is no name"),
+        ({"name": "a-"}, "is no name"),
         ({"labels": {"Team": "x"}}, "The label Team=x is not valid"),
         ({"labels": {"team": "X"}}, "The label team=X is not valid"),
         ({"labels": {"tpu-fleet": "x"}}, "use the option owner"),

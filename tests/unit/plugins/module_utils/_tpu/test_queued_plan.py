@@ -76,8 +76,8 @@ def test_names(params: dict[str, Any], ids: list[str]) -> None:
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"name": "Q"}, "'Q' is not a valid name"),
-        ({"nodes": ["a", "B"]}, "'B' is not a valid name"),
+        ({"name": "Q"}, "'Q' is no name"),
+        ({"nodes": ["a", "B"]}, "'B' is no name"),
         ({"nodes": ["a", "a"]}, "a more than once"),
         ({"node_count": 1}, "node_count is 1"),
         ({"node_count": 0}, "node_count is 0"),

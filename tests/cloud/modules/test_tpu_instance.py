@@ -248,7 +248,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("tpu_instance", {**FLEX, "valid_for": "soon"}, "valid_for is 'soon'"),
     ("tpu_instance", {"zone": "us-west1-c"}, "does not offer the machine type"),
     ("tpu_instance", {"state": "stopped"}, "There is no instance one in us-central1-b to stop"),
-    ("tpu_instance", {"name": "One"}, "'One' is not a valid name"),
+    ("tpu_instance", {"name": "One"}, "'One' is no name"),
     ("tpu_slice", {"topology": "3x3"}, "Use one of 2x2, 2x4, 4x4"),
     ("tpu_slice", {"topology": None}, "tpu.fleet.tpu_instance"),
     ("tpu_slice", {"topology": "2x2"}, "ct6e-standard-4t in 2x2 is one machine"),

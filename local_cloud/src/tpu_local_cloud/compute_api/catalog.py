@@ -14,7 +14,7 @@ from ..model.cloud import Cloud
 from ..model.shared import catalog
 from ..tables._compute.machine_types import IMAGE_PROJECT, MACHINE_TYPES, MachineType, machine_type
 from . import links, lists
-from .methods import PROJECT, Method, method
+from .methods import methods
 
 # Of a disk that a request leaves open: the size of the image.
 BOOT_DISK_GB = 10
@@ -295,33 +295,27 @@ def _found(cloud: Cloud, call: Call, tail: str) -> dict[str, Any]:
     return found
 
 
-_IMAGES, _TYPES = "/global/images", "/zones/{zone}/machineTypes"
-
-
-def _image_methods(project: str) -> list[Method]:
-    return [
-        method("GET", _IMAGES, "images.list", list_images, project),
-        method("GET", _IMAGES + "/{id}", "images.get", get_image, project),
-        method("GET", _IMAGES + "/family/{id}", "images.getFromFamily", get_image_of_family,
-               project),
-        method("GET", "/zones/{zone}/imageFamilyViews/{id}", "imageFamilyViews.get",
-               get_image_family_view, project),
-    ]  # fmt: skip
-
+_IMAGE_HANDLERS = {
+    "images.list": list_images,
+    "images.get": get_image,
+    "images.getFromFamily": get_image_of_family,
+    "imageFamilyViews.get": get_image_family_view,
+}
 
 METHODS = [
-    method("GET", "/zones", "zones.list", list_zones),
-    method("GET", "/zones/{zone}", "zones.get", get_zone),
-    method("GET", "/regions", "regions.list", list_regions),
-    method("GET", "/regions/{region}", "regions.get", get_region),
-    method("GET", "/aggregated/machineTypes", "machineTypes.aggregatedList", all_machine_types),
-    method("GET", _TYPES, "machineTypes.list", list_machine_types),
-    method("GET", _TYPES + "/{id}", "machineTypes.get", get_machine_type),
-    method("GET", "/aggregated/acceleratorTypes", "acceleratorTypes.aggregatedList",
-           all_accelerator_types),
-    method("GET", "/zones/{zone}/acceleratorTypes", "acceleratorTypes.list",
-           list_accelerator_types),
-    # Public images first, because their project is not the cloud's.
-    *_image_methods(IMAGE_PROJECT),
-    *_image_methods(PROJECT),
-]  # fmt: skip
+    *methods(
+        {
+            "zones.list": list_zones,
+            "zones.get": get_zone,
+            "regions.list": list_regions,
+            "regions.get": get_region,
+            "machineTypes.aggregatedList": all_machine_types,
+            "machineTypes.list": list_machine_types,
+            "machineTypes.get": get_machine_type,
+            "acceleratorTypes.aggregatedList": all_accelerator_types,
+            "acceleratorTypes.list": list_accelerator_types,
+        }
+    ),
+    *methods(_IMAGE_HANDLERS, IMAGE_PROJECT),
+    *methods(_IMAGE_HANDLERS),
+]

@@ -12,7 +12,7 @@ from ..model.compute import boot_disks
 from ..model.shared.attachments import users_of
 from ..model.shared.records import NodeRecord
 from . import catalog, instance_request, lists, values
-from .methods import method
+from .methods import methods
 from .times import of_stamp
 
 TYPES = {
@@ -237,16 +237,16 @@ def _size(value: Any, least: int, kind: str) -> int:
     return int(value)
 
 
-_ALL, _TYPES = "/zones/{zone}/disks", "/zones/{zone}/diskTypes"
-_ONE = _ALL + "/{id}"
-METHODS = [
-    method("GET", "/aggregated/disks", "disks.aggregatedList", aggregated),
-    method("GET", _ALL, "disks.list", listed),
-    method("POST", _ALL, "disks.insert", insert),
-    method("GET", _ONE, "disks.get", get),
-    method("DELETE", _ONE, "disks.delete", delete),
-    method("POST", _ONE + "/resize", "disks.resize", resize),
-    method("POST", _ONE + "/setLabels", "disks.setLabels", set_labels),
-    method("GET", _TYPES, "diskTypes.list", types),
-    method("GET", _TYPES + "/{id}", "diskTypes.get", one_type),
-]
+METHODS = methods(
+    {
+        "disks.aggregatedList": aggregated,
+        "disks.list": listed,
+        "disks.insert": insert,
+        "disks.get": get,
+        "disks.delete": delete,
+        "disks.resize": resize,
+        "disks.setLabels": set_labels,
+        "diskTypes.list": types,
+        "diskTypes.get": one_type,
+    }
+)

@@ -12,7 +12,7 @@ from ..model.cloud import Cloud
 from ..model.shared.networks import MADE, NETWORK, is_network
 from . import catalog, lists, values
 from .instance_request import check_name
-from .methods import method
+from .methods import methods
 
 _SETTABLE = (
     "name", "description", "network", "priority", "direction", "allowed", "denied",
@@ -115,12 +115,13 @@ def _checked(cloud: Cloud, wanted: dict[str, Any]) -> dict[str, Any]:
     return rule
 
 
-_ALL = "/global/firewalls"
-METHODS = [
-    method("GET", _ALL, "firewalls.list", listed),
-    method("POST", _ALL, "firewalls.insert", insert),
-    method("GET", _ALL + "/{id}", "firewalls.get", get),
-    method("PATCH", _ALL + "/{id}", "firewalls.patch", patch),
-    method("PUT", _ALL + "/{id}", "firewalls.update", patch),
-    method("DELETE", _ALL + "/{id}", "firewalls.delete", delete),
-]
+METHODS = methods(
+    {
+        "firewalls.list": listed,
+        "firewalls.insert": insert,
+        "firewalls.get": get,
+        "firewalls.patch": patch,
+        "firewalls.update": patch,
+        "firewalls.delete": delete,
+    }
+)

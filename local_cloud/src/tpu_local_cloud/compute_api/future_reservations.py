@@ -17,7 +17,7 @@ from ..model.compute.records import seconds
 from ..model.shared.clock import seconds_of
 from . import catalog, instance_request, reservations
 from .kept import Document, Kept, kept
-from .methods import method
+from .methods import methods
 from .reservations import RESERVATIONS
 
 COLLECTION = "futureReservations"
@@ -173,7 +173,4 @@ FUTURE = Kept(
     _made,
     ("sListResponse", "sAggregatedListResponse"),
 )
-METHODS = [
-    *FUTURE.methods(),
-    method("POST", "/zones/{zone}/futureReservations/{id}/cancel", f"{COLLECTION}.cancel", cancel),
-]
+METHODS = [*FUTURE.methods(), *methods({f"{COLLECTION}.cancel": cancel})]

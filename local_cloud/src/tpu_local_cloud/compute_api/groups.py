@@ -16,7 +16,7 @@ from ..model.shared.records import NodeRecord
 from ..tables._compute.machine_types import machine_type, topologies
 from . import catalog, group_shown, instance_request, links, lists, operations, policies, templates
 from .instance_request import Asked
-from .methods import Method, method
+from .methods import methods
 
 COLLECTION = "instanceGroupManagers"
 # The only shape that a group of a region can have if it is a slice.
@@ -345,43 +345,31 @@ def _group(cloud: Cloud, call: Call) -> NodeRecord:
     return cloud.compute.group(catalog.scope_of(cloud, call), call["id"])
 
 
-def _methods(place: str) -> list[Method]:
-    """Return the methods for the groups of a zone or a region."""
+_HANDLERS = {
+    "Managers.list": listed,
+    "Managers.insert": insert,
+    "Managers.get": get,
+    "Managers.delete": delete,
+    "Managers.resize": resize,
+    "Managers.createInstances": create_instances,
+    "Managers.deleteInstances": delete_instances,
+    "Managers.recreateInstances": recreate,
+    "Managers.listManagedInstances": list_managed,
+    "Managers.listErrors": list_errors,
+    "ManagerResizeRequests.insert": no_resize_requests,
+    "ManagerResizeRequests.list": resize_requests,
+    "ManagerResizeRequests.get": no_resize_request,
+    "ManagerResizeRequests.delete": no_resize_request,
+    "ManagerResizeRequests.cancel": no_resize_request,
+    "s.list": instance_groups,
+}
 
-    def called(collection: str) -> str:
-        if place.startswith("/zones/"):
-            return collection
-        return f"region{collection[0].upper()}{collection[1:]}"
-
-    groups, requests = called(COLLECTION), called("instanceGroupManagerResizeRequests")
-    every = f"{place}/{COLLECTION}"
-    one = every + "/{id}"
-    asked = one + "/resizeRequests"
-    return [
-        method("GET", every, f"{groups}.list", listed),
-        method("POST", every, f"{groups}.insert", insert),
-        method("GET", one, f"{groups}.get", get),
-        method("DELETE", one, f"{groups}.delete", delete),
-        method("POST", one + "/resize", f"{groups}.resize", resize),
-        method("POST", one + "/createInstances", f"{groups}.createInstances", create_instances),
-        method("POST", one + "/deleteInstances", f"{groups}.deleteInstances", delete_instances),
-        method("POST", one + "/recreateInstances", f"{groups}.recreateInstances", recreate),
-        method("POST", one + "/listManagedInstances", f"{groups}.listManagedInstances",
-               list_managed),
-        method("GET", one + "/listErrors", f"{groups}.listErrors", list_errors),
-        method("POST", asked, f"{requests}.insert", no_resize_requests),
-        method("GET", asked, f"{requests}.list", resize_requests),
-        method("GET", asked + "/{request}", f"{requests}.get", no_resize_request),
-        method("DELETE", asked + "/{request}", f"{requests}.delete", no_resize_request),
-        method("POST", asked + "/{request}/cancel", f"{requests}.cancel", no_resize_request),
-        method("GET", f"{place}/instanceGroups", f"{called('instanceGroups')}.list",
-               instance_groups),
-        method("GET", f"{place}/autoscalers", f"{called('autoscalers')}.list", no_autoscalers),
-    ]  # fmt: skip
-
-
-METHODS = [
-    method("GET", f"/aggregated/{COLLECTION}", f"{COLLECTION}.aggregatedList", aggregated),
-    *_methods("/zones/{zone}"),
-    *_methods("/regions/{region}"),
-]
+METHODS = methods(
+    {
+        f"{COLLECTION}.aggregatedList": aggregated,
+        **{f"instanceGroup{name}": handler for name, handler in _HANDLERS.items()},
+        "autoscalers.list": no_autoscalers,
+        **{f"regionInstanceGroup{name}": handler for name, handler in _HANDLERS.items()},
+        "regionAutoscalers.list": no_autoscalers,
+    }
+)

@@ -15,7 +15,7 @@ from ..model.shared.records import NodeRecord
 from ..tpu_api.nodes import attributes_of
 from . import catalog, disks, instance_request, links, lists, operations, templates, values
 from .instance_shown import disks_of, show, shown_tags
-from .methods import method
+from .methods import methods
 
 Found = tuple[NodeRecord, int]
 # How many instances one request can create.
@@ -322,32 +322,30 @@ def _instance(cloud: Cloud, call: Call) -> Found:
     return cloud.compute.instance(catalog.zone_of(cloud, call), call["id"])
 
 
-_ZONE = "/zones/{zone}/instances"
-_ONE = _ZONE + "/{id}"
-METHODS = [
-    method("GET", "/aggregated/instances", "instances.aggregatedList", aggregated),
-    method("GET", _ZONE, "instances.list", listed),
-    method("POST", _ZONE, "instances.insert", insert),
-    method("GET", _ONE, "instances.get", get),
-    method("DELETE", _ONE, "instances.delete", delete),
-    method("POST", _ONE + "/stop", "instances.stop", stop),
-    method("POST", _ONE + "/start", "instances.start", start),
-    method("POST", _ONE + "/reset", "instances.reset", reset),
-    method("POST", _ONE + "/suspend", "instances.suspend", suspend),
-    method("POST", _ONE + "/attachDisk", "instances.attachDisk", attach_disk),
-    method("POST", _ONE + "/detachDisk", "instances.detachDisk", detach_disk),
-    method("POST", _ONE + "/setLabels", "instances.setLabels", set_labels),
-    method("POST", _ONE + "/setMetadata", "instances.setMetadata", set_metadata),
-    method("POST", _ONE + "/setScheduling", "instances.setScheduling", set_scheduling),
-    method("POST", _ONE + "/setTags", "instances.setTags", set_tags),
-    method("POST", _ONE + "/addAccessConfig", "instances.addAccessConfig", add_access),
-    method("POST", _ONE + "/deleteAccessConfig", "instances.deleteAccessConfig", delete_access),
-    method("GET", _ONE + "/getGuestAttributes", "instances.getGuestAttributes", guest_attributes),
-    method("GET", _ONE + "/serialPort", "instances.getSerialPortOutput", serial_port),
-    method("POST", _ONE + "/simulateMaintenanceEvent", "instances.simulateMaintenanceEvent",
-          simulate_maintenance),
-    method("POST", _ONE + "/performMaintenance", "instances.performMaintenance",
-          perform_maintenance),
-    method("POST", _ONE + "/reportHostAsFaulty", "instances.reportHostAsFaulty", report_host),
-    method("POST", _ZONE + "/bulkInsert", "instances.bulkInsert", bulk_insert),
-]  # fmt: skip
+METHODS = methods(
+    {
+        "instances.aggregatedList": aggregated,
+        "instances.list": listed,
+        "instances.insert": insert,
+        "instances.get": get,
+        "instances.delete": delete,
+        "instances.stop": stop,
+        "instances.start": start,
+        "instances.reset": reset,
+        "instances.suspend": suspend,
+        "instances.attachDisk": attach_disk,
+        "instances.detachDisk": detach_disk,
+        "instances.setLabels": set_labels,
+        "instances.setMetadata": set_metadata,
+        "instances.setScheduling": set_scheduling,
+        "instances.setTags": set_tags,
+        "instances.addAccessConfig": add_access,
+        "instances.deleteAccessConfig": delete_access,
+        "instances.getGuestAttributes": guest_attributes,
+        "instances.getSerialPortOutput": serial_port,
+        "instances.simulateMaintenanceEvent": simulate_maintenance,
+        "instances.performMaintenance": perform_maintenance,
+        "instances.reportHostAsFaulty": report_host,
+        "instances.bulkInsert": bulk_insert,
+    }
+)

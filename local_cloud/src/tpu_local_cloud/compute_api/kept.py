@@ -13,13 +13,13 @@ from ..model.cloud import Cloud
 from ..model.shared import catalog as places
 from ..model.shared.surroundings import Shelf, exists
 from . import catalog, instance_request, links, lists
-from .methods import Method, method
+from .methods import Method, methods
+from .schema import Handler
 
 Document = dict[str, Any]
 # In what is stored, and not shown: where it is, which VMs use it, its first and last moment, and
 # whether it is cancelled.
 OWN = ("scope", "users", "begins", "ends", "cancelled")
-_PATHS = {"global": "/global", "regions": "/regions/{region}", "zones": "/zones/{zone}"}
 
 
 def _nothing_more(_cloud: Cloud, _document: Document) -> None:
@@ -136,18 +136,16 @@ class Kept:
         return operations.begin(cloud, verb, target, document["scope"], document["id"])
 
     def methods(self) -> list[Method]:
-        """Return the methods that all collections have."""
-        everywhere = f"/aggregated/{self.collection}"
-        found = [method("GET", everywhere, f"{self.collection}.aggregatedList", self.aggregated)]
-        for place, called in self.places.items():
-            base = f"{_PATHS[place]}/{self.collection}"
-            found += [
-                method("GET", base, f"{called}.list", self.listed),
-                method("POST", base, f"{called}.insert", self.insert),
-                method("GET", base + "/{id}", f"{called}.get", self.get),
-                method("DELETE", base + "/{id}", f"{called}.delete", self.delete),
-            ]
-        return found
+        """Return the methods of the API for these documents."""
+        found: dict[str, Handler] = {f"{self.collection}.aggregatedList": self.aggregated}
+        for called in self.places.values():
+            found |= {
+                f"{called}.list": self.listed,
+                f"{called}.insert": self.insert,
+                f"{called}.get": self.get,
+                f"{called}.delete": self.delete,
+            }
+        return methods(found)
 
     def _shelf(self, cloud: Cloud) -> Shelf:
         shelf: Shelf = getattr(cloud.around, self.shelf)

@@ -1,10 +1,13 @@
-"""One method of Compute Engine for instances, and the path by which it is found."""
+"""The methods of Compute Engine, and the paths by which they are found."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..model.shared.schema import COMPUTE, path_pattern
+from ..model.shared.schema import methods as documented
 from . import schema
 
 _BASE = "/compute/(?P<version>v1|beta|alpha)/projects/"
@@ -40,15 +43,19 @@ class Method(NamedTuple):
     handler: schema.Handler
 
 
-def method(
-    http: str, tail: str, name: str, handler: schema.Handler, project: str = PROJECT
-) -> Method:
-    """Return a method such as `instances.get`, whose path has the tail below the project.
+def methods(handlers: Mapping[str, schema.Handler], project: str = PROJECT) -> list[Method]:
+    """Return the methods that have these names, such as `instances.get`, in Google's document.
 
     The project is the cloud's own, or a public one.
     """
-    pattern = re.compile(_BASE + project + re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", tail))
+    return [_method(name, handler, project) for name, handler in handlers.items()]
+
+
+def _method(name: str, handler: schema.Handler, project: str) -> Method:
+    said = documented(COMPUTE)[name]
+    path = said["flatPath"].removeprefix("projects/{project}")
+    pattern = re.compile(_BASE + project + path_pattern(path))
     collection, _, verb = name.partition(".")
     known = _PERMISSIONS.get(name) or _VERBS.get(verb, verb)
     permission = f"compute.{_COLLECTIONS.get(collection, collection)}.{known}"
-    return Method(http, pattern, name, permission, schema.checked(http, tail, handler))
+    return Method(said["httpMethod"], pattern, name, permission, schema.checked(said, handler))

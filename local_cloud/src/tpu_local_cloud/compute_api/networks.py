@@ -15,7 +15,7 @@ from ..model.shared import networks
 from ..model.shared.networks import MADE, NETWORK
 from ..model.shared.records import NodeRecord
 from . import catalog, firewalls, instance_request, lists, values
-from .methods import method
+from .methods import methods
 
 
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -232,17 +232,17 @@ def _subnetwork(cloud: Cloud, region: str, name: str) -> dict[str, Any]:
     }
 
 
-_NETWORKS, _SUBNETWORKS = "/global/networks", "/regions/{region}/subnetworks"
-METHODS = [
-    method("GET", _NETWORKS, "networks.list", listed),
-    method("POST", _NETWORKS, "networks.insert", insert),
-    method("GET", _NETWORKS + "/{id}", "networks.get", get),
-    method("DELETE", _NETWORKS + "/{id}", "networks.delete", delete),
-    method("GET", _NETWORKS + "/{id}/getEffectiveFirewalls", "networks.getEffectiveFirewalls",
-           effective_firewalls),
-    method("GET", "/aggregated/subnetworks", "subnetworks.aggregatedList", all_subnetworks),
-    method("GET", _SUBNETWORKS, "subnetworks.list", subnetworks),
-    method("POST", _SUBNETWORKS, "subnetworks.insert", insert_subnetwork),
-    method("GET", _SUBNETWORKS + "/{id}", "subnetworks.get", subnetwork),
-    method("DELETE", _SUBNETWORKS + "/{id}", "subnetworks.delete", delete_subnetwork),
-]  # fmt: skip
+METHODS = methods(
+    {
+        "networks.list": listed,
+        "networks.insert": insert,
+        "networks.get": get,
+        "networks.delete": delete,
+        "networks.getEffectiveFirewalls": effective_firewalls,
+        "subnetworks.aggregatedList": all_subnetworks,
+        "subnetworks.list": subnetworks,
+        "subnetworks.insert": insert_subnetwork,
+        "subnetworks.get": subnetwork,
+        "subnetworks.delete": delete_subnetwork,
+    }
+)

@@ -12,7 +12,7 @@ from ..google.answers import Call
 from ..model.cloud import Cloud
 from ..model.shared.records import OperationRecord
 from . import catalog, lists
-from .methods import Method, method
+from .methods import methods
 from .times import of_stamp
 
 _WAIT = re.compile(r"/compute/[^/]+/projects/[^/]+/(?P<scope>.+)/operations/(?P<id>[^/]+)/wait")
@@ -162,19 +162,13 @@ def _scope_of(operation: dict[str, Any]) -> str:
     return "/".join(place.split("/")[-2:]) or "global"
 
 
-def _methods(place: str, collection: str) -> list[Method]:
-    base = f"{place}/operations"
-    return [
-        method("GET", base, f"{collection}.list", listed),
-        method("GET", base + "/{id}", f"{collection}.get", get),
-        # The server asks again until it is done, see awaited.
-        method("POST", base + "/{id}/wait", f"{collection}.wait", get),
-    ]
-
-
-METHODS = [
-    *_methods("/zones/{zone}", "zoneOperations"),
-    *_methods("/regions/{region}", "regionOperations"),
-    *_methods("/global", "globalOperations"),
-    method("GET", "/aggregated/operations", "globalOperations.aggregatedList", aggregated),
-]
+METHODS = methods(
+    {
+        **{
+            f"{place}Operations.{verb}": handler
+            for place in ("zone", "region", "global")
+            for verb, handler in (("list", listed), ("get", get), ("wait", get))
+        },
+        "globalOperations.aggregatedList": aggregated,
+    }
+)

@@ -9,7 +9,7 @@ from ..compute_errors import stale
 from ..google import operations
 from ..google.answers import Call, fingerprint
 from ..model.cloud import Cloud
-from .methods import method
+from .methods import methods
 
 
 def get(cloud: Cloud, _call: Call) -> dict[str, Any]:
@@ -45,8 +45,9 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
     return operations.begin(cloud, "compute.projects.setCommonInstanceMetadata", "")
 
 
-METHODS = [
-    method("GET", "", "projects.get", get),
-    method("POST", "/setCommonInstanceMetadata", "projects.setCommonInstanceMetadata",
-           set_metadata),
-]  # fmt: skip
+METHODS = methods(
+    {
+        "projects.get": get,
+        "projects.setCommonInstanceMetadata": set_metadata,
+    }
+)

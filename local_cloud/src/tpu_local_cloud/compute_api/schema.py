@@ -28,17 +28,16 @@ _ZERO = "00000000-0000-0000-0000-000000000000"
 _TRUE, _FALSE = ("true", "True", "1"), ("false", "False", "0")
 
 
-def checked(http: str, tail: str, handler: Handler) -> Handler:
-    """Return a handler that is called with what the document allows.
+def checked(said: dict[str, Any], handler: Handler) -> Handler:
+    """Return a handler that is called with what the document says of its method.
 
-    The tail is the route's path below the project. What alpha and beta have in addition is not
-    known here, so their requests are passed on as they are.
+    What alpha and beta have in addition is not known here, so their requests are passed on as
+    they are.
     """
-    shape = re.sub(r"\{[^}]+\}", "{}", f"projects/{{}}{tail}")
 
     @functools.wraps(handler)
     def check(cloud: Cloud, call: Call) -> dict[str, Any]:
-        method = _methods().get((http, shape), {}) if call["version"] == "v1" else {}
+        method = said if call["version"] == "v1" else {}
         if method:
             _check_query(method, call.query)
         fields = call.query.get("fields", "")
@@ -106,14 +105,3 @@ def _check_parameter(name: str, said: dict[str, Any], value: str) -> None:
     if name == "requestId" and (value == _ZERO or not _UUID.fullmatch(value)):
         text = f"Invalid value for field 'requestId': '{value}'. Must be a valid UUID."
         raise ComputeError(400, "invalid", text)
-
-
-@functools.cache
-def _methods() -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the methods by HTTP verb and the shape of their path."""
-    found = {}
-    for place in schema.document(COMPUTE)["resources"].values():
-        for method in place["methods"].values():
-            shape = re.sub(r"\{[^}]+\}", "{}", method["flatPath"])
-            found[method["httpMethod"], shape] = method
-    return found

@@ -5,13 +5,12 @@ They also define a method's query parameters.
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
 from .. import errors
 from ..model.shared import schema
-from ..model.shared.schema import document, snake
+from ..model.shared.schema import document, methods, snake
 from . import list_filter, partial
 
 VERSIONS = ("v2", "v2alpha1")
@@ -33,13 +32,12 @@ def answer(path: str, query: dict[str, str], root: str) -> dict[str, Any] | None
     return {**document(version), "rootUrl": root, "baseUrl": root, "mtlsRootUrl": root}
 
 
-def bind(version: str, http: str, shape: str, query: dict[str, str]) -> dict[str, str]:
+def bind(version: str, name: str, query: dict[str, str]) -> dict[str, str]:
     """Return a method's query parameters by the names of its fields, or refuse the query.
 
-    The shape is the method's path with {} for each id. Parameters of all methods, such as `alt`,
-    are left out.
+    The name is one such as `nodes.create`. Parameters of all methods, such as `alt`, are left out.
     """
-    method = _methods(version).get((http, shape), {})
+    method = methods(version).get(name, {})
     known = {
         name: field
         for name, field in method.get("parameters", {}).items()
@@ -66,29 +64,15 @@ def bind(version: str, http: str, shape: str, query: dict[str, str]) -> dict[str
     return given
 
 
-def selection(version: str, http: str, shape: str, fields: str) -> partial.Mask:
+def selection(version: str, name: str, fields: str) -> partial.Mask:
     """Return the parts of a method's answer that `fields` names; empty for all of it."""
-    method = _methods(version).get((http, shape), {})
+    method = methods(version).get(name, {})
     return partial.of_answer(fields, document(version), method)
 
 
 def is_true(value: str) -> bool:
     """Return whether a boolean of a query is true."""
     return value in _TRUE
-
-
-@functools.cache
-def _methods(version: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the methods of a version by HTTP verb and the shape of their path."""
-    found = {}
-    waiting = [document(version)]
-    while waiting:
-        place = waiting.pop()
-        waiting += place.get("resources", {}).values()
-        for method in place.get("methods", {}).values():
-            shape = re.sub(r"\{[^}]+\}", "{}", method["flatPath"])
-            found[method["httpMethod"], shape] = method
-    return found
 
 
 def _check_fields(version: str, method: dict[str, Any], given: dict[str, str]) -> None:

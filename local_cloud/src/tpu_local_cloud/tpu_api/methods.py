@@ -14,6 +14,7 @@ from ..model.shared import catalog
 from ..model.shared.faults import Fault
 from ..model.shared.history import caused_by
 from ..model.shared.records import tier_of
+from ..model.shared.schema import methods, path_pattern
 from . import discovery, nodes, offers, operations, partial, queued
 from .call import Call, Query
 
@@ -29,8 +30,7 @@ class Route(NamedTuple):
     permission: str
     handler: Handler
     method: str
-    shape: str
-    """Its path without the version, with {} for each id; the key in discovery documents."""
+    """Its name in the discovery documents, such as `nodes.create`."""
 
 
 Found = tuple[Route, re.Match[str]]
@@ -104,9 +104,8 @@ class Api:
         version = "v2" if match["version"] == "v1" else match["version"]
         call = Call(version, match, query, body, route.method)
         _admit(cloud, call, route.permission, where)
-        shape = f"{call.version}/{route.shape}"
-        call.query = discovery.bind(call.version, method, shape, query)
-        wanted = discovery.selection(call.version, method, shape, query.get("fields", ""))
+        call.query = discovery.bind(call.version, route.method, query)
+        wanted = discovery.selection(call.version, route.method, query.get("fields", ""))
         # The time stands still during a request, however fast it passes.
         with caused_by("client"), cloud.clock.at(cloud.clock.now()):
             answer: dict[str, Any] = partial.keep(route.handler(cloud, call), wanted)
@@ -184,74 +183,62 @@ def _renumbered(value: Any, old: str, new: str) -> Any:
     return value
 
 
-_BOTH, _ALPHA = ("v2", "v2alpha1"), ("v2alpha1",)
-# `gcloud compute tpus locations` asks v1 alone, in which the answer is the same.
-_ANY = (*_BOTH, "v1")
+# A version of the API that Google's document no longer has, in which clients look for zones.
+_OLD = {"locations.list": ("v1",), "locations.get": ("v1",)}
+# The permission for a method is called as the method is, apart from these.
+_PERMISSIONS = {
+    "locations.generateServiceIdentity": "nodes.create",
+    "nodes.patch": "nodes.update",
+    "nodes.getGuestAttributes": "nodes.get",
+    "nodes.simulateMaintenanceEvent": "nodes.simulateMaintenance",
+    "acceleratorTypes.list": "acceleratortypes.list",
+    "acceleratorTypes.get": "acceleratortypes.get",
+    "runtimeVersions.list": "runtimeversions.list",
+    "runtimeVersions.get": "runtimeversions.get",
+    "queuedResources.performMaintenanceQueuedResource": "queuedResources.performMaintenance",
+    "queuedResources.getMaintenanceInfo": "queuedResources.get",
+}
+_HANDLERS: dict[str, Handler] = {
+    "locations.list": offers.list_locations,
+    "locations.get": offers.get_location,
+    "locations.generateServiceIdentity": offers.service_identity,
+    "nodes.list": nodes.list_nodes,
+    "nodes.create": nodes.create_node,
+    "nodes.get": nodes.get_node,
+    "nodes.delete": nodes.delete_node,
+    "nodes.patch": nodes.patch_node,
+    "nodes.stop": nodes.stop_node,
+    "nodes.start": nodes.start_node,
+    "nodes.getGuestAttributes": nodes.guest_attributes,
+    "nodes.simulateMaintenanceEvent": nodes.simulate_maintenance,
+    "nodes.performMaintenance": nodes.perform_maintenance,
+    "operations.list": operations.list_operations,
+    "operations.get": operations.get_operation,
+    "operations.delete": operations.delete_operation,
+    "operations.cancel": operations.cancel_operation,
+    "acceleratorTypes.list": offers.list_types,
+    "acceleratorTypes.get": offers.get_type,
+    "runtimeVersions.list": offers.list_runtimes,
+    "runtimeVersions.get": offers.get_runtime,
+    "queuedResources.list": queued.list_queued,
+    "queuedResources.get": queued.get_queued,
+    "queuedResources.create": queued.create_queued,
+    "queuedResources.delete": queued.delete_queued,
+    "queuedResources.reset": queued.reset_queued,
+    "queuedResources.performMaintenanceQueuedResource": queued.perform_maintenance,
+    "queuedResources.getMaintenanceInfo": queued.maintenance_info,
+    "reservations.list": queued.list_reservations,
+}
 
 
-def _route(
-    method: str, tail: str, versions: tuple[str, ...], permission: str, handler: Handler
-) -> Route:
-    path = "/(?P<version>v[^/]+)/projects/(?P<project>[^/]+)/locations" + tail.replace(
-        "{zone}", "/(?P<zone>[^/:]+)"
-    ).replace("{id}", "/(?P<id>[^/:]+)")
-    name = method_name(method, tail)
-    shape = "projects/{}/locations" + tail.replace("{zone}", "/{}").replace("{id}", "/{}")
-    return Route(method, re.compile(path), versions, f"tpu.{permission}", handler, name, shape)
+def _route(name: str, handler: Handler) -> Route:
+    versions = [version for version in discovery.VERSIONS if name in methods(version)]
+    said = methods(versions[0])[name]
+    path = said["flatPath"].partition("/")[2].replace("{projectsId}", "(?P<project>[^/]+)")
+    pattern = re.compile("/(?P<version>v[^/]+)/" + path_pattern(path))
+    permission = f"tpu.{_PERMISSIONS.get(name, name)}"
+    served = (*versions, *_OLD.get(name, ()))
+    return Route(said["httpMethod"], pattern, served, permission, handler, name)
 
 
-_VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
-
-
-def method_name(http: str, tail: str) -> str:
-    """Return the name of a method in the discovery document, such as `nodes.create`."""
-    place, _, verb = tail.partition(":")
-    words = place.removeprefix("{zone}/").split("{")
-    collection = words[0].strip("/") or "locations"
-    to_one = place.endswith("}")
-    if not verb:
-        verb = "list" if http == "GET" and not to_one else _VERBS[http]
-    return f"{collection}.{verb}"
-
-
-_ROUTES = [
-    _route("GET", "", _ANY, "locations.list", offers.list_locations),
-    _route("GET", "{zone}", _ANY, "locations.get", offers.get_location),
-    _route("POST", "{zone}:generateServiceIdentity", _BOTH, "nodes.create",
-           offers.service_identity),
-    _route("GET", "{zone}/nodes", _BOTH, "nodes.list", nodes.list_nodes),
-    _route("POST", "{zone}/nodes", _BOTH, "nodes.create", nodes.create_node),
-    _route("GET", "{zone}/nodes{id}", _BOTH, "nodes.get", nodes.get_node),
-    _route("DELETE", "{zone}/nodes{id}", _BOTH, "nodes.delete", nodes.delete_node),
-    _route("PATCH", "{zone}/nodes{id}", _BOTH, "nodes.update", nodes.patch_node),
-    _route("POST", "{zone}/nodes{id}:stop", _BOTH, "nodes.stop", nodes.stop_node),
-    _route("POST", "{zone}/nodes{id}:start", _BOTH, "nodes.start", nodes.start_node),
-    _route("POST", "{zone}/nodes{id}:getGuestAttributes", _BOTH, "nodes.get",
-           nodes.guest_attributes),
-    _route("POST", "{zone}/nodes{id}:simulateMaintenanceEvent", _ALPHA, "nodes.simulateMaintenance",
-           nodes.simulate_maintenance),
-    _route("POST", "{zone}/nodes{id}:performMaintenance", _ALPHA, "nodes.performMaintenance",
-           nodes.perform_maintenance),
-    _route("GET", "{zone}/operations", _BOTH, "operations.list", operations.list_operations),
-    _route("GET", "{zone}/operations{id}", _BOTH, "operations.get", operations.get_operation),
-    _route("DELETE", "{zone}/operations{id}", _BOTH, "operations.delete",
-           operations.delete_operation),
-    _route("POST", "{zone}/operations{id}:cancel", _BOTH, "operations.cancel",
-           operations.cancel_operation),
-    _route("GET", "{zone}/acceleratorTypes", _BOTH, "acceleratortypes.list", offers.list_types),
-    _route("GET", "{zone}/acceleratorTypes{id}", _BOTH, "acceleratortypes.get", offers.get_type),
-    _route("GET", "{zone}/runtimeVersions", _BOTH, "runtimeversions.list", offers.list_runtimes),
-    _route("GET", "{zone}/runtimeVersions{id}", _BOTH, "runtimeversions.get", offers.get_runtime),
-    _route("GET", "{zone}/queuedResources", _BOTH, "queuedResources.list", queued.list_queued),
-    _route("GET", "{zone}/queuedResources{id}", _BOTH, "queuedResources.get", queued.get_queued),
-    _route("POST", "{zone}/queuedResources", _BOTH, "queuedResources.create", queued.create_queued),
-    _route("DELETE", "{zone}/queuedResources{id}", _BOTH, "queuedResources.delete",
-           queued.delete_queued),
-    _route("POST", "{zone}/queuedResources{id}:reset", _BOTH, "queuedResources.reset",
-           queued.reset_queued),
-    _route("POST", "{zone}/queuedResources{id}:performMaintenanceQueuedResource", _ALPHA,
-           "queuedResources.performMaintenance", queued.perform_maintenance),
-    _route("GET", "{zone}/queuedResources{id}:getMaintenanceInfo", _ALPHA, "queuedResources.get",
-           queued.maintenance_info),
-    _route("GET", "{zone}/reservations", _ALPHA, "reservations.list", queued.list_reservations),
-]  # fmt: skip
+_ROUTES = [_route(name, handler) for name, handler in _HANDLERS.items()]

@@ -93,6 +93,31 @@ def document(version: str) -> dict[str, Any]:
 
 
 @functools.cache
+def methods(version: str) -> dict[str, dict[str, Any]]:
+    """Return the methods in the document of a version by their names, such as `nodes.list`."""
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [document(version)]
+    while waiting:
+        place = waiting.pop()
+        waiting += place.get("resources", {}).values()
+        for said in place.get("methods", {}).values():
+            found[".".join(said["id"].split(".")[-2:])] = said
+    return found
+
+
+def path_pattern(path: str) -> str:
+    """Return the regular expression of a path with parameters.
+
+    Its groups are `zone`, `region`, and for what is in them `id` and `request`.
+    """
+    others = iter(("id", "request"))
+    places = {"zone": "zone", "locationsId": "zone", "region": "region"}
+    return re.sub(
+        r"\{(\w+)\}", lambda found: f"(?P<{places.get(found[1]) or next(others)}>[^/:]+)", path
+    )
+
+
+@functools.cache
 def message(version: str, name: str) -> dict[str, Spec]:
     """Return the fields of a message."""
     properties = document(version)["schemas"][name].get("properties", {})

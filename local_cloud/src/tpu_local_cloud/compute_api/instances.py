@@ -186,7 +186,9 @@ def set_metadata(cloud: Cloud, call: Call) -> dict[str, Any]:
     if wanted.get("fingerprint") != fingerprint(node.machines[worker]["metadata"]):
         raise stale("metadata")
     items = values.read_metadata(wanted, "metadata")
-    return operations.show(cloud, cloud.compute.set_metadata(node, worker, items))
+    return operations.show(
+        cloud, cloud.compute.set_own(node, worker, "setMetadata", metadata=items)
+    )
 
 
 def set_scheduling(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -206,7 +208,7 @@ def set_tags(cloud: Cloud, call: Call) -> dict[str, Any]:
     if wanted.get("fingerprint") != shown_tags(tags(node, worker))["fingerprint"]:
         raise stale("tags")
     items = values.check_tags(wanted.get("items") or [], "tags")
-    return operations.show(cloud, cloud.compute.set_tags(node, worker, items))
+    return operations.show(cloud, cloud.compute.set_own(node, worker, "setTags", tags=items))
 
 
 def add_access(cloud: Cloud, call: Call) -> dict[str, Any]:

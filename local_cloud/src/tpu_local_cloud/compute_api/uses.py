@@ -8,8 +8,6 @@ from ..model.cloud import Cloud
 
 def refuse(cloud: Cloud, what: str, tail: str) -> None:
     """Raise if a group uses a template or policy, which is named below the project."""
-    groups = cloud.compute
-    ask = groups.users_of_policy if what == "resource_policy" else groups.users_of_template
-    users = ask(tail)
+    users = cloud.compute.users_of(what.rpartition("_")[2], tail)
     if users:
         raise in_use(what, f"projects/{cloud.project}/{tail}", users[0])

@@ -90,8 +90,8 @@ class Cloud(Ledger):
         self._time(delays or {})
         for document in store.load("delays"):
             self.delays.update(document)
-        self.queue = Queue(self, self.advance, self.maintain)
-        self.compute = ComputeEngine(self, self.advance)
+        self.queue = Queue(self, self.maintain)
+        self.compute = ComputeEngine(self)
         self.on_node = self._note_change
         self.on_attachment = functools.partial(attachments.note, self)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="machine")
@@ -157,7 +157,7 @@ class Cloud(Ledger):
     ) -> OperationRecord:
         """Begin to create a node; a repeated request begins nothing new."""
         self.advance()
-        with self.lock:
+        with self.changing():
             earlier = self.begun(request_id, "create", self.resource(zone, name))
             if earlier:
                 return earlier
@@ -169,13 +169,12 @@ class Cloud(Ledger):
             refusal = reservations.claim(self, node)
             operation = self.begin("create", node, version, request_id)
             self.schedule("create", node, self.delay("create", node), operation, refusal)
-        self.advance()
-        return operation
+            return operation
 
     def delete(self, zone: str, name: str, version: str, request_id: str = "") -> OperationRecord:
         """Begin to delete a node; a repeated request begins nothing new."""
         self.advance()
-        with self.lock:
+        with self.changing():
             earlier = self.begun(request_id, "delete", self.resource(zone, name))
             if earlier:
                 return earlier
@@ -183,13 +182,12 @@ class Cloud(Ledger):
             self.refuse_if_busy(node, "delete", but_allow=("create", "maintain"))
             operation = self.begin("delete", node, version, request_id)
             self.take_down(node, operation)
-        self.advance()
-        return operation
+            return operation
 
     def stop(self, zone: str, name: str, version: str) -> OperationRecord:
         """Begin to stop a node."""
         node = self.node(zone, name)
-        with self.lock:
+        with self.changing():
             self.refuse_if_busy(node, "stop")
             if node.queued_resource:
                 raise errors.belongs_to_queued("stop")
@@ -200,13 +198,12 @@ class Cloud(Ledger):
             operation = self.begin("stop", node, version)
             self.change(node, state="STOPPING")
             self.schedule("stop", node, self.delay("stop", node), operation)
-        self.advance()
-        return operation
+            return operation
 
     def start(self, zone: str, name: str, version: str) -> OperationRecord:
         """Begin to start a stopped node."""
         node = self.node(zone, name)
-        with self.lock:
+        with self.changing():
             self.refuse_if_busy(node, "start")
             if node.queued_resource:
                 raise errors.belongs_to_queued("start")
@@ -217,8 +214,7 @@ class Cloud(Ledger):
             operation = self.begin("start", node, version)
             self.change(node, state="STARTING")
             self.schedule("start", node, self.delay("start", node), operation)
-        self.advance()
-        return operation
+            return operation
 
     def update(
         self, zone: str, name: str, body: dict[str, Any], mask: list[str], version: str
@@ -227,7 +223,7 @@ class Cloud(Ledger):
         node = self.node(zone, name)
         if not mask or any(field not in UPDATABLE for field in mask):
             raise errors.invalid_mask()
-        with self.lock:
+        with self.changing():
             self.refuse_if_busy(node, "update")
             if node.state in CHANGING or node.state in ("PREEMPTED", "TERMINATED"):
                 raise errors.wrong_state("update", node.state)
@@ -237,8 +233,7 @@ class Cloud(Ledger):
             attachments.check(self, zone, name, disks, len(node.machines))
             operation = self.begin("update", node, version)
             self.schedule("update", node, self.delay("update", node), operation, fields=fields)
-        self.advance()
-        return operation
+            return operation
 
     def maintain(
         self,
@@ -261,7 +256,7 @@ class Cloud(Ledger):
         verb: str = "simulateMaintenanceEvent",
     ) -> OperationRecord:
         """Begin a maintenance of a node, an instance or a group."""
-        with self.lock:
+        with self.changing():
             self.refuse_if_busy(node, verb)
             if node.state != "READY":
                 raise errors.wrong_state("maintenance", node.state)
@@ -285,8 +280,7 @@ class Cloud(Ledger):
                 workers=workers or [0],
                 address=address,
             )
-        self.advance()
-        return operation
+            return operation
 
     def cancel(self, zone: str, name: str) -> None:
         """Cancel an operation as far as possible: cancelling a creation removes the node."""

@@ -45,7 +45,7 @@ def zoned_page(
 
 def name_lost(cloud: Cloud, answer: dict[str, Any], lost: list[str]) -> dict[str, Any]:
     """Return an answer that names the unreachable zones."""
-    parent = f"projects/{cloud.shown_project}/locations"
+    parent = f"projects/{cloud.project}/locations"
     return {**answer, "unreachable": [f"{parent}/{zone}" for zone in lost]} if lost else answer
 
 

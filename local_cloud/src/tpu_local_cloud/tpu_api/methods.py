@@ -13,12 +13,12 @@ from ..model.cloud import Cloud
 from ..model.shared import catalog
 from ..model.shared.faults import Fault
 from ..model.shared.history import caused_by
-from ..model.shared.records import tier_of
+from ..model.shared.records import OperationRecord, tier_of
 from ..model.shared.schema import methods, path_pattern
 from . import discovery, nodes, offers, operations, partial, queued
 from .call import Call, Query
 
-Handler = Callable[[Cloud, Call], dict[str, Any]]
+Handler = Callable[[Cloud, Call], dict[str, Any] | OperationRecord]
 
 
 class Route(NamedTuple):
@@ -108,7 +108,9 @@ class Api:
         wanted = discovery.selection(call.version, route.method, query.get("fields", ""))
         # The time stands still during a request, however fast it passes.
         with caused_by("client"), cloud.clock.at(cloud.clock.now()):
-            answer: dict[str, Any] = partial.keep(route.handler(cloud, call), wanted)
+            done = route.handler(cloud, call)
+            shown = done.render(cloud.project) if isinstance(done, OperationRecord) else done
+        answer: dict[str, Any] = partial.keep(shown, wanted)
         if len(cloud.faults) and cloud.faults.hit("project_number", cloud.clock.now(), **where):
             answer = _renumbered(answer, f"projects/{cloud.project}/", f"projects/{cloud.number}/")
         return answer

@@ -7,7 +7,7 @@ from typing import Any
 from .. import errors
 from ..model.cloud import Cloud
 from ..model.shared import schema
-from ..model.shared.records import NodeRecord
+from ..model.shared.records import NodeRecord, OperationRecord
 from .call import Call
 from .lists import zoned_page
 
@@ -29,41 +29,36 @@ def get_node(cloud: Cloud, call: Call) -> dict[str, Any]:
     return cloud.render(node, call.version)
 
 
-def create_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+def create_node(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to create a node."""
     body = call.parse("Node", "node")
     name = call.argument("nodeId")
-    operation = cloud.create(call.zone, name, body, call.version, call.argument("requestId"))
-    return operation.render(cloud.shown_project)
+    return cloud.create(call.zone, name, body, call.version, call.argument("requestId"))
 
 
-def delete_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+def delete_node(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to delete a node."""
-    operation = cloud.delete(call.zone, call.id, call.version, call.argument("requestId"))
-    return operation.render(cloud.shown_project)
+    return cloud.delete(call.zone, call.id, call.version, call.argument("requestId"))
 
 
-def patch_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+def patch_node(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to update a node."""
     body = call.parse("Node", "node")
     names = [name.strip() for name in call.argument("updateMask").split(",") if name.strip()]
     mask = [".".join(schema.snake(part) for part in name.split(".")) for name in names]
-    operation = cloud.update(call.zone, call.id, body, mask, call.version)
-    return operation.render(cloud.shown_project)
+    return cloud.update(call.zone, call.id, body, mask, call.version)
 
 
-def stop_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+def stop_node(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to stop a node."""
     call.parse("Empty", "")
-    operation = cloud.stop(call.zone, call.id, call.version)
-    return operation.render(cloud.shown_project)
+    return cloud.stop(call.zone, call.id, call.version)
 
 
-def start_node(cloud: Cloud, call: Call) -> dict[str, Any]:
+def start_node(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to start a node."""
     call.parse("Empty", "")
-    operation = cloud.start(call.zone, call.id, call.version)
-    return operation.render(cloud.shown_project)
+    return cloud.start(call.zone, call.id, call.version)
 
 
 def guest_attributes(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -115,20 +110,18 @@ def _words(option: Any) -> list[str]:
     return [str(item).strip() for item in items]
 
 
-def simulate_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+def simulate_maintenance(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin a maintenance of one worker; only the first given id counts."""
     body = call.parse("SimulateMaintenanceEventRequest", "")
     try:
         workers = [int(worker) for worker in body.get("workerIds", []) if worker][:1]
     except ValueError:
         raise errors.bad_request(f"worker ids {body['workerIds']} are not numbers.") from None
-    operation = cloud.maintain(call.zone, call.id, workers, call.version)
-    return operation.render(cloud.shown_project)
+    return cloud.maintain(call.zone, call.id, workers, call.version)
 
 
-def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+def perform_maintenance(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin a maintenance of all workers."""
     call.parse("Empty", "")
     workers = list(range(len(cloud.node(call.zone, call.id).machines)))
-    operation = cloud.maintain(call.zone, call.id, workers, call.version, verb="performMaintenance")
-    return operation.render(cloud.shown_project)
+    return cloud.maintain(call.zone, call.id, workers, call.version, verb="performMaintenance")

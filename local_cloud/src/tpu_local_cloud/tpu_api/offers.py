@@ -27,7 +27,7 @@ def get_location(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def _location(cloud: Cloud, zone: str) -> dict[str, Any]:
-    name = f"projects/{cloud.shown_project}/locations/{zone}"
+    name = f"projects/{cloud.project}/locations/{zone}"
     return {"name": name, "locationId": zone}
 
 
@@ -71,7 +71,7 @@ def _type(cloud: Cloud, zone: str, name: str) -> dict[str, Any]:
         else []
     )
     return {
-        "name": f"projects/{cloud.shown_project}/locations/{zone}/acceleratorTypes/{name}",
+        "name": f"projects/{cloud.project}/locations/{zone}/acceleratorTypes/{name}",
         "type": name,
         "acceleratorConfigs": config,
     }
@@ -92,7 +92,7 @@ def get_runtime(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def _runtime(cloud: Cloud, zone: str, version: str) -> dict[str, Any]:
-    name = f"projects/{cloud.shown_project}/locations/{zone}/runtimeVersions/{version}"
+    name = f"projects/{cloud.project}/locations/{zone}/runtimeVersions/{version}"
     return {"name": name, "version": version}
 
 

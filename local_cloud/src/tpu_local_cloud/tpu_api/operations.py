@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import errors
 from ..model.cloud import Cloud
+from ..model.shared.records import OperationRecord
 from .call import Call
 from .discovery import is_true
 from .lists import zoned_page
@@ -19,12 +20,12 @@ def list_operations(cloud: Cloud, call: Call) -> dict[str, Any]:
     ours = (o for o in cloud.operations.values() if o.api == "tpu")
     found = [o for o in ours if call.zone in ("-", o.zone)]
     found.sort(key=lambda o: (o.zone, o.name))
-    return zoned_page(cloud, call, found, "operations", lambda o: o.render(cloud.shown_project))
+    return zoned_page(cloud, call, found, "operations", lambda o: o.render(cloud.project))
 
 
-def get_operation(cloud: Cloud, call: Call) -> dict[str, Any]:
+def get_operation(cloud: Cloud, call: Call) -> OperationRecord:
     """Return one operation."""
-    return cloud.operation(call.zone, call.id).render(cloud.shown_project)
+    return cloud.operation(call.zone, call.id)
 
 
 def cancel_operation(cloud: Cloud, call: Call) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import errors
 from ..model.cloud import Cloud
+from ..model.shared.records import OperationRecord
 from ..model.tpu import reservations
 from ..model.tpu.queue_steps import nodes_of
 from .call import Call
@@ -32,36 +33,31 @@ def get_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
     return cloud.render_queued(record, call.version)
 
 
-def create_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+def create_queued(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to queue."""
     body = call.parse("QueuedResource", "queued_resource")
     name, request_id = call.argument("queuedResourceId"), call.argument("requestId")
-    operation = cloud.queue.create(call.zone, name, body, call.version, request_id)
-    return operation.render(cloud.shown_project)
+    return cloud.queue.create(call.zone, name, body, call.version, request_id)
 
 
-def delete_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+def delete_queued(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to delete a queued resource."""
     force = is_true(call.argument("force"))
-    operation = cloud.queue.delete(
-        call.zone, call.id, call.version, force, call.argument("requestId")
-    )
-    return operation.render(cloud.shown_project)
+    return cloud.queue.delete(call.zone, call.id, call.version, force, call.argument("requestId"))
 
 
-def reset_queued(cloud: Cloud, call: Call) -> dict[str, Any]:
+def reset_queued(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin to recreate the nodes."""
     call.parse("Empty", "")
-    return cloud.queue.reset(call.zone, call.id, call.version).render(cloud.shown_project)
+    return cloud.queue.reset(call.zone, call.id, call.version)
 
 
-def perform_maintenance(cloud: Cloud, call: Call) -> dict[str, Any]:
+def perform_maintenance(cloud: Cloud, call: Call) -> OperationRecord:
     """Begin the maintenance of some nodes."""
     body = call.parse("PerformMaintenanceQueuedResourceRequest", "")
     # They are documented as names; clients also send full names.
     names = [name.rpartition("/")[2] for name in body.get("nodeNames", [])]
-    operation = cloud.queue.maintain(call.zone, call.id, names, call.version)
-    return operation.render(cloud.shown_project)
+    return cloud.queue.maintain(call.zone, call.id, names, call.version)
 
 
 def maintenance_info(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -84,5 +80,5 @@ def list_reservations(cloud: Cloud, call: Call) -> dict[str, Any]:
         call,
         reservations.within(cloud, call.zone),
         "reservations",
-        lambda each: each.render(cloud.shown_project, reservations.used(cloud, each)),
+        lambda each: each.render(cloud.project, reservations.used(cloud, each)),
     )

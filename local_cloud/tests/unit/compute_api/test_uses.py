@@ -34,11 +34,12 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
         shelves[1].put(f"{scope}/it", {**document, "name": "it", "scope": scope})
     group = ["projects/p/zones/us-central1-c/instanceGroupManagers/s1"]
 
-    def users(tail: str) -> list[str]:
+    def users(what: str, tail: str) -> list[str]:
         assert tail in USED
+        assert what == ("policy" if "Policies" in tail else "template")
         return group
 
-    groups = SimpleNamespace(users_of_policy=users, users_of_template=users, group=group)
+    groups = SimpleNamespace(users_of=users, group=group)
     monkeypatch.setattr(cloud, "compute", groups)
     return cloud
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -46,9 +46,8 @@ Found = tuple[NodeRecord, int]
 class ComputeEngine:
     """The instances and groups of one cloud."""
 
-    def __init__(self, cloud: Ledger, advance: Callable[[], None]) -> None:
+    def __init__(self, cloud: Ledger) -> None:
         self._cloud = cloud
-        self._advance = advance
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -114,15 +113,8 @@ class ComputeEngine:
             for task in self._cloud.tasks_of(node)
         )
 
-    def users_of_template(self, path: str) -> list[str]:
-        """Return the full names of the groups that use a template."""
-        return self._users("template", path)
-
-    def users_of_policy(self, path: str) -> list[str]:
-        """Return the full names of the groups that use a workload policy."""
-        return self._users("policy", path)
-
-    def _users(self, what: str, path: str) -> list[str]:
+    def users_of(self, what: str, path: str) -> list[str]:
+        """Return the full names of the groups that use a `template` or a workload `policy`."""
         return [
             node.resource(self._cloud.project)
             for node in self.records()
@@ -135,9 +127,8 @@ class ComputeEngine:
         self, zone: str, name: str, body: dict[str, Any], compute: dict[str, Any], wait_for: float
     ) -> OperationRecord:
         """Begin to create an instance; `wait_for`: how long a flex-start request may wait."""
-        cloud = self._cloud
-        self._advance()
-        with cloud.lock:
+        self._cloud.advance()
+        with self._cloud.changing() as cloud:
             if self.find(zone, name):
                 raise already_exists(f"projects/{cloud.project}/zones/{zone}/instances/{name}")
             node = NodeRecord(zone, name, body, api="compute", compute=compute)
@@ -160,16 +151,14 @@ class ComputeEngine:
                 if refusal is None:
                     reservations.hold(cloud, node)
                 cloud.schedule("create", node, cloud.delay("create", node), operation, refusal)
-        self._advance()
-        return operation
+            return operation
 
     def insert_group(
         self, zone: str, name: str, body: dict[str, Any], compute: dict[str, Any], size: int
     ) -> OperationRecord:
         """Create a group, and begin to create its instances."""
-        cloud = self._cloud
-        self._advance()
-        with cloud.lock:
+        self._cloud.advance()
+        with self._cloud.changing() as cloud:
             node = NodeRecord(zone, name, body, api="compute", compute=compute, state="EMPTY")
             if node.key in cloud.nodes:
                 raise already_exists(node.resource(cloud.project))
@@ -178,8 +167,7 @@ class ComputeEngine:
             cloud.change(node)
             if size:
                 self._grow(node, size)
-        self._advance()
-        return operation
+            return operation
 
     def insert_several(
         self, zone: str, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]], least: int
@@ -220,8 +208,7 @@ class ComputeEngine:
         shown: str = "resize",
     ) -> OperationRecord:
         """Begin to create the instances of an empty group, or to remove all."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             if node.state in ("DELETING", "EMPTYING"):
                 raise not_ready(node.resource(cloud.project))
             for name in names:
@@ -234,8 +221,7 @@ class ComputeEngine:
                 self._grow(node, size, names)
             elif not size and node.machines:
                 self._empty(node)
-        self._advance()
-        return operation
+            return operation
 
     def _grow(self, node: NodeRecord, size: int, chosen: Sequence[str] = ()) -> None:
         cloud, group = self._cloud, node.compute["group"]
@@ -262,32 +248,27 @@ class ComputeEngine:
 
     def delete_group(self, node: NodeRecord) -> OperationRecord:
         """Begin to delete a group with its instances."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             if node.state == "DELETING":
                 raise not_ready(node.resource(cloud.project))
             operation = self._begin("delete", node)
             take_down(cloud, node, operation)
-        self._advance()
-        return operation
+            return operation
 
     def delete(self, node: NodeRecord, worker: int) -> OperationRecord:
         """Begin to delete an instance; one that waits loses its place."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             self._refuse_if(node, worker, "STOPPING", "PROVISIONING" if node.is_group else "")
             operation = self._begin_at("delete", node, worker)
             if node.is_group:
                 remove_instances(cloud, node, [worker], "delete", operation.name)
             else:
                 take_down(cloud, node, operation)
-        self._advance()
-        return operation
+            return operation
 
     def stop(self, node: NodeRecord, worker: int) -> OperationRecord:
         """Begin to stop an instance."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             self._require(node, worker, "RUNNING", "TERMINATED")
             if cloud.faults.hit("stop_refused", cloud.clock.now(), **cloud.place(node)):
                 raise bad("Stopping an instance with TPU is not supported.", "unsupportedOperation")
@@ -299,13 +280,11 @@ class ComputeEngine:
             else:
                 cloud.change(node, state="STOPPING")
                 cloud.schedule("stop", node, cloud.delay("stop", node), operation)
-        self._advance()
-        return operation
+            return operation
 
     def start(self, node: NodeRecord, worker: int) -> OperationRecord:
         """Begin to start a stopped instance."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             self._require(node, worker, "RUNNING", "TERMINATED")
             operation = self._begin_at("start", node, worker)
             if status(node, worker) == "RUNNING":
@@ -323,19 +302,16 @@ class ComputeEngine:
                 refusal = refusal or quota.refusal(cloud, node)
                 reservations.hold(cloud, node)
                 cloud.schedule("start", node, cloud.delay("start", node), operation, refusal)
-        self._advance()
-        return operation
+            return operation
 
     def reset(self, node: NodeRecord, worker: int) -> OperationRecord:
         """Begin to reboot an instance."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             self._require(node, worker, "RUNNING")
             operation = self._begin_at("reset", node, worker)
             due = cloud.clock.due(cloud.delays["update"])
             cloud.plan("vm_reset", node, due, operation.name, workers=[worker])
-        self._advance()
-        return operation
+            return operation
 
     def set_labels(self, node: NodeRecord, worker: int, labels: dict[str, str]) -> OperationRecord:
         """Replace the labels of an instance."""
@@ -348,13 +324,13 @@ class ComputeEngine:
             cloud.note("updated", node)
             return self._ended_soon(node, worker, "setLabels")
 
-    def set_metadata(self, node: NodeRecord, worker: int, items: dict[str, str]) -> OperationRecord:
-        """Replace the metadata of an instance, also what Google wrote into it."""
+    def set_own(self, node: NodeRecord, worker: int, verb: str, **own: Any) -> OperationRecord:
+        """Replace the `metadata` or the `tags` of an instance."""
         cloud = self._cloud
         with cloud.lock:
-            node.machines[worker]["metadata"] = items
+            node.machines[worker].update(own)
             cloud.change(node)
-            return self._ended_soon(node, worker, "setMetadata")
+            return self._ended_soon(node, worker, verb)
 
     def set_scheduling(
         self, node: NodeRecord, worker: int, scheduling: dict[str, Any], as_node: dict[str, Any]
@@ -376,14 +352,6 @@ class ComputeEngine:
             cloud.conclude(operation.name, error=not_reserved())
         return operation
 
-    def set_tags(self, node: NodeRecord, worker: int, tags: list[str]) -> OperationRecord:
-        """Replace the network tags of an instance."""
-        cloud = self._cloud
-        with cloud.lock:
-            node.machines[worker]["tags"] = tags
-            cloud.change(node)
-            return self._ended_soon(node, worker, "setTags")
-
     def set_access(self, node: NodeRecord, worker: int, name: str, verb: str) -> OperationRecord:
         """Begin to give an instance an external address, or without a name to take it away."""
         return self._change(node, worker, verb, "vm_access", access=name)
@@ -402,25 +370,21 @@ class ComputeEngine:
         self, node: NodeRecord, worker: int, verb: str, task: str, **options: Any
     ) -> OperationRecord:
         """Begin to change a machine."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             self._require(node, worker, "RUNNING", "TERMINATED")
             operation = self._begin("update", node, verb)
             aim_at(cloud, operation, node, worker)
             due = cloud.clock.due(cloud.delay("update", node))
             cloud.plan(task, node, due, operation.name, workers=[worker], **options)
-        self._advance()
-        return operation
+            return operation
 
     def remake(self, node: NodeRecord, workers: list[int]) -> OperationRecord:
         """Begin to make instances of a group again."""
-        cloud = self._cloud
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             verb = "compute.instanceGroupManagers.recreateInstances"
             operation = self._end_soon(node, self._begin("update", node, verb))
             begin_repair(cloud, node, workers)
-        self._advance()
-        return operation
+            return operation
 
     def _equip(self, node: NodeRecord, names: list[str]) -> None:
         """Name the machines of a record, and write the metadata of TPUs into them."""
@@ -475,7 +439,7 @@ class ComputeEngine:
     def _ended_soon(self, node: NodeRecord, worker: int, verb: str) -> OperationRecord:
         """Return the operation of a change that is done; where time is immediate, so is it."""
         operation = self._end_soon(node, self._begin_at(verb, node, worker))
-        self._advance()
+        self._cloud.advance()
         return operation
 
     def _refuse_if(self, node: NodeRecord, worker: int, *wrong: str) -> None:
@@ -520,7 +484,7 @@ class ComputeEngine:
             cloud.forget(node)
             attachments.delete_own(cloud, node)
             boot_disks.keep(cloud, node)
-        self._advance()
+        self._cloud.advance()
 
     def _take_instances(self, node: NodeRecord, workers: list[int], deletes: bool) -> None:
         cloud = self._cloud
@@ -569,7 +533,7 @@ class ComputeEngine:
             node.compute |= {"held": False, "granted": True}
             self._cloud.change(node)
             self.look()
-        self._advance()
+        self._cloud.advance()
 
     def look(self) -> None:
         """Make everything that waits check for capacity now, because something has changed."""
@@ -581,12 +545,10 @@ class ComputeEngine:
 
     def refuse(self, node: NodeRecord, message: str = "") -> None:
         """Let an instance that waits fail: it is gone, and its operation has the reason."""
-        cloud = self._cloud
-        with cloud.lock, caused_by("service"):
+        with self._cloud.changing() as cloud, caused_by("service"):
             if node.is_group or node.state != "PENDING":
                 raise ValueError(f"{node.name} is no instance that waits")
             error = cloud.failure("operation_internal", node)
             if message:
                 error = ApiError(error.status, message, error.details)
             fail_insertion(cloud, node, error)
-        self._advance()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ... import errors
@@ -136,10 +137,16 @@ class Ledger:
 
     # Reading ----------------------------------------------------------------------------------
 
-    @property
-    def shown_project(self) -> str:
-        """Return the project's id for names, or its number if a fault says so."""
-        return self.project
+    def advance(self) -> None:
+        """Carry out what is due; the cloud knows how."""
+        raise NotImplementedError
+
+    @contextmanager
+    def changing(self) -> Iterator[Ledger]:
+        """Hold the lock; carry out what is due when a request has changed something."""
+        with self.lock:
+            yield self
+        self.advance()
 
     def resource(self, zone: str, name: str) -> str:
         """Return the full name of a node."""
@@ -147,7 +154,7 @@ class Ledger:
 
     def render(self, node: NodeRecord, version: str = "v2") -> dict[str, Any]:
         """Return a node as a version of the API shows it."""
-        shown = node.render(self.shown_project, version)
+        shown = node.render(self.project, version)
         odd = self.faults.hit("unknown_fields", self.clock.now(), **self.place(node))
         if odd:
             shown |= {"bootDisk": {}, "useTpuVm": True}
@@ -157,7 +164,7 @@ class Ledger:
 
     def render_queued(self, queued: QueueRecord, version: str = "v2") -> dict[str, Any]:
         """Return a queued resource as a version of the API shows it."""
-        shown = queued.render(self.shown_project, version)
+        shown = queued.render(self.project, version)
         odd = self.faults.hit("unknown_fields", self.clock.now(), **queued.place)
         if odd:
             shown["provisioningEstimate"] = {}

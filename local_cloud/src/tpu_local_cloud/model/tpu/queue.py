@@ -38,17 +38,15 @@ class Queue:
     def __init__(
         self,
         cloud: Ledger,
-        advance: Callable[[], None],
         maintain: Callable[..., OperationRecord],
     ) -> None:
         self._cloud = cloud
-        self._advance = advance
         self._maintain = maintain
 
     def get(self, zone: str, name: str) -> QueueRecord:
         """Return a queued resource, or raise not found."""
         cloud = self._cloud
-        self._advance()
+        self._cloud.advance()
         record = cloud.queued.get(f"{zone}/queuedResources/{name}")
         if record is None:
             full = f"projects/{cloud.project}/locations/{zone}/queuedResources/{name}"
@@ -58,7 +56,7 @@ class Queue:
     def within(self, zone: str) -> list[QueueRecord]:
         """Return the queued resources of a zone, or of all for `-`, in the order of their names."""
         cloud = self._cloud
-        self._advance()
+        self._cloud.advance()
         with cloud.lock:
             found = [record for record in cloud.queued.values() if zone in ("-", record.zone)]
         return sorted(found, key=lambda record: (record.zone, record.name))
@@ -69,10 +67,9 @@ class Queue:
         self, zone: str, name: str, body: dict[str, Any], version: str, request_id: str = ""
     ) -> OperationRecord:
         """Put a request into the queue; a repeated request is queued once."""
-        cloud = self._cloud
         check_request_id(request_id)
-        self._advance()
-        with cloud.lock:
+        self._cloud.advance()
+        with self._cloud.changing() as cloud:
             request = _digest("create", zone, name, body)
             earlier = cloud.replayed(request_id, request)
             if earlier:
@@ -87,8 +84,7 @@ class Queue:
             operation = self._begin("create", record, version, request_id, request)
             due = cloud.clock.due(cloud.delays["queue_accept"])
             cloud.plan("queue_accept", record, due, operation.name)
-        self._advance()
-        return operation
+            return operation
 
     def _admit(self, record: QueueRecord) -> None:
         cloud, zone = self._cloud, record.zone
@@ -126,10 +122,9 @@ class Queue:
         self, zone: str, name: str, version: str, force: bool = False, request_id: str = ""
     ) -> OperationRecord:
         """Begin to delete a queued resource; with force, its nodes first."""
-        cloud = self._cloud
         check_request_id(request_id)
-        self._advance()
-        with cloud.lock:
+        self._cloud.advance()
+        with self._cloud.changing() as cloud:
             request = _digest("delete", zone, name, force)
             earlier = cloud.replayed(request_id, request)
             if earlier:
@@ -142,14 +137,12 @@ class Queue:
             operation = self._begin("delete", record, version, request_id, request)
             record.operation = operation.name
             wind_down(cloud, record, "DELETING", "GONE", "USER")
-        self._advance()
-        return operation
+            return operation
 
     def reset(self, zone: str, name: str, version: str) -> OperationRecord:
         """Begin to recreate the nodes of a queued resource."""
-        cloud = self._cloud
-        self._advance()
-        with cloud.lock:
+        self._cloud.advance()
+        with self._cloud.changing() as cloud:
             record = self.get(zone, name)
             self._refuse_if_busy(record, "reset")
             if record.state != "ACTIVE":
@@ -157,13 +150,12 @@ class Queue:
             operation = self._begin("reset", record, version)
             record.operation = operation.name
             wind_down(cloud, record, "PROVISIONING", "RESET", "USER")
-        self._advance()
-        return operation
+            return operation
 
     def maintain(self, zone: str, name: str, names: list[str], version: str) -> OperationRecord:
         """Begin the maintenance of some nodes, with all their workers."""
         cloud = self._cloud
-        self._advance()
+        self._cloud.advance()
         with cloud.lock:
             record = self.get(zone, name)
             self._refuse_if_busy(record, "performMaintenanceQueuedResource")
@@ -201,19 +193,17 @@ class Queue:
         if record.tier in ("spot", "best_effort"):
             for node in nodes:
                 maintenance.take_back(cloud, node)
-        self._advance()
+        self._cloud.advance()
 
     def fail(self, zone: str, name: str, status: str = "INTERNAL", message: str = "") -> None:
         """Make a queued resource fail with an error of the service."""
-        cloud = self._cloud
         record = self.get(zone, name)
         if status not in RPC_CODE:
             raise ValueError(f"status {status!r} is none of {', '.join(RPC_CODE)}")
         error = ApiError(status, message) if message else errors.queued_internal()
-        with cloud.lock, caused_by("service"):
+        with self._cloud.changing() as cloud, caused_by("service"):
             self._refuse_unless_living(record, "fail")
             fail(cloud, record, error)
-        self._advance()
 
     def _refuse_unless_living(self, record: QueueRecord, verb: str) -> None:
         if record.state not in _LIVING or record.fate:
@@ -226,12 +216,10 @@ class Queue:
 
     def grant(self, zone: str, name: str) -> None:
         """Give a waiting queued resource capacity immediately."""
-        cloud = self._cloud
         record = self.get(zone, name)
-        with cloud.lock:
+        with self._cloud.changing() as cloud:
             cloud.change_queued(record, held=False, granted=True)
             self.look()
-        self._advance()
 
     def look(self) -> None:
         """Make all waiting requests check for capacity now, because something has changed."""
@@ -261,7 +249,7 @@ class Queue:
             raise ValueError(
                 f"a queued resource can only be {state} after its machines were created"
             )
-        self._advance()
+        self._cloud.advance()
         with cloud.lock, caused_by("service"):
             now = cloud.clock.now()
             record = read(zone, name, body, version, (cloud.project, cloud.number), now)

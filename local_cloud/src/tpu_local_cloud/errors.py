@@ -11,36 +11,23 @@ from .tables._schema.accelerators import GENERATIONS
 
 TYPE_URL = "type.googleapis.com/google.rpc."
 
-HTTP_OF = {
-    "CANCELLED": 499,
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ALREADY_EXISTS": 409,
-    "ABORTED": 409,
-    "RESOURCE_EXHAUSTED": 429,
-    "INTERNAL": 500,
-    "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
+# Of a status the code of HTTP and that of gRPC.
+_CODES = {
+    "CANCELLED": (499, 1),
+    "INVALID_ARGUMENT": (400, 3),
+    "DEADLINE_EXCEEDED": (504, 4),
+    "NOT_FOUND": (404, 5),
+    "ALREADY_EXISTS": (409, 6),
+    "PERMISSION_DENIED": (403, 7),
+    "RESOURCE_EXHAUSTED": (429, 8),
+    "FAILED_PRECONDITION": (400, 9),
+    "ABORTED": (409, 10),
+    "UNIMPLEMENTED": (501, 12),
+    "INTERNAL": (500, 13),
+    "UNAVAILABLE": (503, 14),
+    "UNAUTHENTICATED": (401, 16),
 }
-RPC_CODE = {
-    "CANCELLED": 1,
-    "INVALID_ARGUMENT": 3,
-    "DEADLINE_EXCEEDED": 4,
-    "NOT_FOUND": 5,
-    "ALREADY_EXISTS": 6,
-    "PERMISSION_DENIED": 7,
-    "RESOURCE_EXHAUSTED": 8,
-    "FAILED_PRECONDITION": 9,
-    "ABORTED": 10,
-    "UNIMPLEMENTED": 12,
-    "INTERNAL": 13,
-    "UNAVAILABLE": 14,
-    "UNAUTHENTICATED": 16,
-}
+RPC_CODE = {status: code for status, (_, code) in _CODES.items()}
 
 
 class ApiError(Exception):
@@ -62,7 +49,7 @@ class ApiError(Exception):
     @property
     def http(self) -> int:
         """Return the HTTP status code."""
-        return HTTP_OF[self.status]
+        return _CODES[self.status][0]
 
     def body(self) -> dict[str, Any]:
         """Return the body of an HTTP answer."""

@@ -61,30 +61,12 @@ def fault() -> None:
 )
 @reported
 def fault_add(
-    kind: str,
-    matches: tuple[str, ...],
-    count: int | None,
-    probability: float,
-    seed: int,
-    after: float | None,
-    seconds: float | None,
-    options: tuple[str, ...],
+    matches: tuple[str, ...], seconds: float | None, options: tuple[str, ...], **given: Any
 ) -> None:
     """Switch the fault KIND on, and print its id."""
-    body: dict[str, Any] = {
-        "kind": kind,
-        "match": _pairs(matches),
-        "count": count,
-        "probability": probability,
-        "seed": seed,
-        "after": after,
-        "lasts": seconds,
-        "options": _pairs(options),
-    }
-    answer = this_cloud().control(
-        "POST", "faults", {k: v for k, v in body.items() if v is not None}
-    )
-    click.echo(answer["faults"][-1]["id"])
+    body = {**given, "match": _pairs(matches), "lasts": seconds, "options": _pairs(options)}
+    known = {key: value for key, value in body.items() if value is not None}
+    click.echo(this_cloud().control("POST", "faults", known)["faults"][-1]["id"])
 
 
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:

@@ -151,11 +151,9 @@ def up(cloud: Cloud, config: dict[str, Any], wanted_image: str, progress: Progre
             return False
     elif cloud.state_dir.exists() and any(cloud.state_dir.iterdir()):
         raise CloudError(f"{cloud.state_dir} contains something that is not a local cloud")
-    _require_port(config["host"], config["port"], "--port")
-    if config.get("grpc_port"):
-        _require_port(config["host"], config["grpc_port"], "--grpc-port")
-    if config.get("tls_port"):
-        _require_port(config["host"], config["tls_port"], "--tls-port")
+    for name in ("port", "grpc_port", "tls_port"):
+        if config.get(name):
+            _require_port(config["host"], config[name], f"--{name.replace('_', '-')}")
     _require_space(cloud.state_dir)
     # The configuration is written first, so that `down` can revert an incomplete `up`.
     write_json(cloud.config_file, config)

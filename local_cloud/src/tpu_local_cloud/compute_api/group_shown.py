@@ -13,20 +13,6 @@ from ..model.shared.clock import timestamp
 from ..model.shared.records import NodeRecord
 from .times import of_stamp
 
-# The field that counts the instances of each status.
-_COUNTED = {
-    "DEPROVISIONING": "deprovisioning",
-    "PENDING": "pending",
-    "PENDING_STOP": "pendingStop",
-    "PROVISIONING": "provisioning",
-    "REPAIRING": "repairing",
-    "RUNNING": "running",
-    "STAGING": "staging",
-    "STOPPED": "stopped",
-    "STOPPING": "stopping",
-    "TERMINATED": "terminated",
-    "": "nonExistent",
-}
 _ACTIONS = (
     "none",
     "creating",
@@ -74,7 +60,9 @@ def show(cloud: Cloud, node: NodeRecord) -> dict[str, Any]:
             "isStable": is_stable(node, found),
             "versionTarget": {"isReached": True},
             "stateful": {"hasStatefulConfig": False},
-            "currentInstanceStatuses": dict(Counter(_COUNTED[each] for each in found)),
+            "currentInstanceStatuses": dict(
+                Counter(_field(each) or "nonExistent" for each in found)
+            ),
             "bulkInstanceOperation": _bulk(node),
             **_topologies(node, found),
         },

@@ -212,7 +212,7 @@ def _subnetwork(cloud: Cloud, region: str, name: str) -> dict[str, Any]:
             "id": catalog.stable_id("subnetwork", region, name),
             "creationTimestamp": network.get("creationTimestamp", MADE),
             "network": name,
-            "ipCidrRange": networks.range_in(region),
+            "ipCidrRange": places.range_in(region),
         }
     return {
         "kind": "compute#subnetwork",

@@ -119,11 +119,11 @@ def get(cloud: Cloud, call: Call) -> dict[str, Any]:
     return _found(cloud, soon_done.scope_of(call), call["id"])
 
 
-def awaited(cloud: Cloud, path: str) -> dict[str, Any] | None:
-    """Return the operation for which a request waits; None for any other request."""
+def awaited(cloud: Cloud, path: str) -> dict[str, Any]:
+    """Return the operation for which a request waits, as it is now."""
     match = _WAIT.fullmatch(path)
     if match is None:
-        return None
+        raise not_found(path)
     cloud.advance()
     with cloud.lock:
         return _found(cloud, match["scope"], match["id"])

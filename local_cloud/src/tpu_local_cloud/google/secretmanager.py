@@ -7,6 +7,8 @@ import binascii
 import re
 from typing import Any
 
+import google_crc32c
+
 from .. import errors
 from ..errors import ApiError
 from ..model.cloud import Cloud
@@ -129,7 +131,9 @@ def access(cloud: Cloud, call: Call) -> dict[str, Any]:
     if version["state"] != "ENABLED":
         text = f"Secret Version [{name}] is in {version['state']} state."
         raise ApiError("FAILED_PRECONDITION", text)
-    return {"name": name, "payload": {"data": version["data"], "dataCrc32c": _crc(version["data"])}}
+    # Clients check the payload by it.
+    checksum = str(google_crc32c.value(base64.b64decode(version["data"])))
+    return {"name": name, "payload": {"data": version["data"], "dataCrc32c": checksum}}
 
 
 def switch(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -196,17 +200,3 @@ def _version_shown(cloud: Cloud, secret: dict[str, Any], number: int) -> dict[st
         "state": version["state"],
         "replicationStatus": {"automatic": {}},
     }
-
-
-def _crc(data: str) -> str:
-    """Return the CRC-32C of a payload: clients check it."""
-    table = []
-    for byte in range(256):
-        value = byte
-        for _bit in range(8):
-            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    crc = 0xFFFFFFFF
-    for byte in base64.b64decode(data):
-        crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
-    return str(crc ^ 0xFFFFFFFF)

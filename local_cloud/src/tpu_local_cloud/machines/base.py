@@ -35,7 +35,6 @@ class MachineSpec:
 
     machine_id: str
     """`t1v-n-<8 hex>-w-<k>`: unique in the cloud and also the host name."""
-    node_name: str
     zone: str
     node_uid: str
     worker: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import socket
@@ -13,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .helpers import enter_network
+
 DEVICE = re.compile(r"/dev/(?:accel|vfio/)(\d+)")
 PORT = 8431
 # The number of /dev/full, so that what opens it reads zeros, and writes nothing.
 _MAJOR, _MINOR = 1, 7
-_CLONE_NEWNET = 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -94,10 +93,7 @@ def listener(leader: int, uid: int, port: int = PORT) -> socket.socket:
 
 
 def _listen(leader: int, uid: int, port: int) -> socket.socket:
-    with open(f"/proc/{leader}/ns/net") as space:
-        if _libc.setns(space.fileno(), _CLONE_NEWNET):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+    enter_network(leader)
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

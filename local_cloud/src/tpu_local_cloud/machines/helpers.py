@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import signal
@@ -16,6 +17,8 @@ from .layout import Layout, locked
 from .patience import wait_for
 
 START_LIMIT = 5.0
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _lock(layout: Layout, name: str) -> Path:
@@ -55,6 +58,14 @@ def _try_lock(handle: IO[str]) -> bool:
     except OSError:
         return False
     return True
+
+
+def enter_network(pid: int) -> None:
+    """Let this thread be in the network of a process."""
+    with open(f"/proc/{pid}/ns/net") as space:
+        if _libc.setns(space.fileno(), _CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
 
 def start_helper(

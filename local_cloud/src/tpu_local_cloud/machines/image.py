@@ -19,7 +19,7 @@ from pathlib import Path
 from .base import MachineError
 from .engine import Engine
 from .host import HostFacts, Progress, run
-from .inherit import authorities, environment, own_sources, settings_files
+from .inherit import apt_files, authorities, environment, own_sources, settings_files
 from .layout import IMAGE_CACHE, locked
 from .pythons import Build, own_build
 
@@ -223,10 +223,7 @@ class Images:
             f"Making a Debian base image ({base.source}) from this computer's package sources: "
             "one to two minutes, only this once"
         )
-        folder = Path("/etc/apt")
-        paths = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
-        texts = {path.name: path.read_text() for path in paths if path.is_file()}
-        sources = own_sources(texts, base.source)
+        sources = own_sources(apt_files(), base.source)
         if not sources:
             raise MachineError(f"/etc/apt names no package source for {base.source}")
         with tempfile.TemporaryDirectory(dir=base.tar.parent) as scratch:
@@ -267,14 +264,19 @@ class Images:
             path.write_bytes(data)
         if python:
             python.put_in(root)
-        script = root / "customise.sh"
-        shutil.copyfile(GUEST / "customise.sh", script)
-        run(
-            ["chroot", str(root), "sh", "/customise.sh"],
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
-        )
-        script.unlink()
+        customise(root, GUEST / "customise.sh")
         (image / "complete").touch()
+
+
+def customise(root: Path, source: Path) -> None:
+    """Run a script of the guest inside a root file system."""
+    script = root / "customise.sh"
+    shutil.copyfile(source, script)
+    run(
+        ["chroot", str(root), "sh", "/customise.sh"],
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+    )
+    script.unlink()
 
 
 def release(user: str, keep: bool) -> None:

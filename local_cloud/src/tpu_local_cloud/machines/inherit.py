@@ -22,6 +22,13 @@ _PASSED_ON = re.compile(
 )
 
 
+def apt_files() -> dict[str, str]:
+    """Return the files of /etc/apt that name this computer's package sources."""
+    folder = Path("/etc/apt")
+    paths = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
+    return {path.name: path.read_text() for path in paths if path.is_file()}
+
+
 def own_sources(texts: Mapping[str, str], codename: str) -> dict[str, str]:
     """Return the package sources for this release, from the files of /etc/apt.
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from .base import MachineError, MachineSpec
 from .host import HostFacts, Progress, run
-from .image import GUEST
-from .inherit import own_sources
+from .image import GUEST, customise
+from .inherit import apt_files, own_sources
 from .layout import IMAGE_CACHE, Layout, locked
 from .network import TAP, Network
 
@@ -80,10 +80,7 @@ class Kernels:
                 f"this one has {self._facts.distribution or self._facts.system}"
             )
         self._progress(f"Downloading the kernel ({PACKAGE} of Debian {SUITE}), only this once")
-        folder = Path("/etc/apt")
-        paths = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
-        texts = {path.name: path.read_text() for path in paths if path.is_file()}
-        source = f"deb {mirror(texts, self._facts.codename)} {SUITE} main"
+        source = f"deb {mirror(apt_files(), self._facts.codename)} {SUITE} main"
         shutil.rmtree(kernel, ignore_errors=True)
         kernel.mkdir(parents=True)
         root = kernel / "rootfs"
@@ -110,13 +107,7 @@ class Kernels:
             hook = root / "usr/lib/systemd/system-shutdown/last-word"
             shutil.copyfile(GUEST / "kernel/last-word", hook)
             hook.chmod(0o755)
-            script = root / "customise.sh"
-            shutil.copyfile(GUEST / "kernel/customise.sh", script)
-            run(
-                ["chroot", str(root), "sh", "/customise.sh"],
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
-            )
-            script.unlink()
+            customise(root, GUEST / "kernel/customise.sh")
             part = Path(scratch) / "disk"
             run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(part), f"{DISK_GB}G"])
             part.replace(disk)

@@ -219,8 +219,8 @@ class Wiring:
             ["nft", "-f", "-"],
             text=f"table ip {net.table}\ndelete table ip {net.table}\n" + ruleset(net),
         )
-        for rule in legacy_rules(net, _iptables("-S")):
-            if not _iptables_has(rule):
+        for rule in legacy_rules(net, _iptables("-S") or ""):
+            if _iptables("-C", *rule) is None:
                 _iptables("-I", *rule)
 
     def block(self, ports: Iterable[tuple[str, int]]) -> None:
@@ -234,7 +234,7 @@ class Wiring:
         net = self.network
         with suppress(MachineError):  # without the kernel's part for bridges there is none
             self.block(())
-        for line in _iptables("-S").splitlines():
+        for line in (_iptables("-S") or "").splitlines():
             if f"--comment {net.table}" in line and line.startswith("-A "):
                 _iptables("-D", *line.split()[1:])
         run(["nft", "-f", "-"], text=f"table ip {net.table}\ndelete table ip {net.table}\n")
@@ -330,18 +330,8 @@ class Wiring:
 
     def route(self, external_ip: str, internal_ip: str) -> None:
         """Route an external address to the machine."""
-        run(
-            [
-                "ip",
-                "route",
-                "replace",
-                f"{external_ip}/32",
-                "via",
-                internal_ip,
-                "dev",
-                self.network.bridge,
-            ]
-        )
+        way = ["via", internal_ip, "dev", self.network.bridge]
+        run(["ip", "route", "replace", f"{external_ip}/32", *way])
 
     def unroute(self, external_ip: str, internal_ip: str) -> None:
         """Remove the route of an external address, unless it now leads to another machine."""
@@ -366,17 +356,9 @@ def bridge_words(internal_ip: str) -> list[str]:
     ]
 
 
-def _iptables(*arguments: str) -> str:
+def _iptables(*arguments: str) -> str | None:
+    """Return what iptables prints; None if it fails or is not there."""
     try:
         return run(["iptables", "-w", *arguments])
     except MachineError:
-        # Without a working iptables, nothing is dropped.
-        return ""
-
-
-def _iptables_has(rule: list[str]) -> bool:
-    try:
-        run(["iptables", "-w", "-C", *rule])
-    except MachineError:
-        return False
-    return True
+        return None

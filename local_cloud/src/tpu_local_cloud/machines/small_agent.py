@@ -28,7 +28,7 @@ from .census import Census, allow_many_files
 from .guest.accounts import now, wanted_keys
 from .guest.agent import HOST_KEYS, WAIT, host_keys
 from .guest.metadata import Metadata, Unavailable
-from .helpers import sole, start_helper
+from .helpers import enter_network, sole, start_helper
 from .layout import Layout, read_json
 from .small import folder, lives_on, settled_file
 
@@ -38,7 +38,6 @@ AT_ONCE = 4
 LOOK_EVERY = 0.1
 AGAIN_AFTER = 1.0
 _NOTHING_NEW = b"-"
-_CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -226,10 +225,7 @@ def _enter(layout: Layout, machine_id: str, pid: int) -> None:
     if not lives_on(pid, folder(layout, machine_id)):
         raise ProcessLookupError(f"process {pid} is not the machine's")
     outside = Path("/").stat()
-    with open(f"/proc/{pid}/ns/net") as space:
-        if _libc.setns(space.fileno(), _CLONE_NEWNET):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+    enter_network(pid)
     os.chroot(f"/proc/{pid}/root")
     os.chdir("/")
     if os.path.samestat(outside, Path("/").stat()):

@@ -60,14 +60,6 @@ class Reply:
     """drop: nothing is sent. reset: half of it is sent, then the connection breaks."""
 
 
-@dataclass(frozen=True)
-class Page:
-    """An answer that is not JSON."""
-
-    content: bytes
-    kind: str
-
-
 class FrontEnd:
     """Handles requests for the TPU API, Google's other APIs, and the owner's control interface."""
 
@@ -88,10 +80,12 @@ class FrontEnd:
         # First run everything that was due before the request.
         self.cloud.advance()
         if path.startswith("/_cloud/"):
-            return self._say(*self._control(method, path, body))
+            tail = path.removeprefix("/_cloud/")
+            return self._attempt(
+                method, path, lambda: control.answer(self.cloud, method, tail, body)
+            )
         if absent := _ABSENT.match(path):
-            refused = errors.not_emulated(f"{absent[1]}.googleapis.com")
-            return self._say(refused.http, refused.body(), refused.headers)
+            return self._refuse(errors.not_emulated(f"{absent[1]}.googleapis.com"))
         if method == "POST" and batch.PATH.fullmatch(path):
             return self._batch(headers, body, self._part)
         hub = github.answer(self.cloud, method, path, query, headers, body)
@@ -101,11 +95,8 @@ class FrontEnd:
         where = self._where(method, path, query, body) if len(self.cloud.faults) else {}
 
         def answered() -> Reply:
-            found = self._answer(method, path, dict(query), headers, body, token)
-            reply = self._say(*found, query)
-            if path.endswith("/wait") and _is_unfinished(found):
-                reply.again = functools.partial(self._look_again, path, query)
-            return reply
+            asked = (method, path, dict(query), headers, body, token)
+            return self._attempt(method, path, lambda: self._answer(*asked), query)
 
         return self._disturbed(where, token, answered)
 
@@ -145,8 +136,7 @@ class FrontEnd:
             if reply.content is None:
                 return reply
             reply.content.file.close()
-            refused = errors.not_emulated("download in a batch")
-            return self._say(refused.http, refused.body(), refused.headers)
+            return self._refuse(errors.not_emulated("download in a batch"))
 
         given = {key.title(): value for key, value in request.headers.items()}
         return self._batch(given, b"".join(request.body), of_part)
@@ -162,8 +152,7 @@ class FrontEnd:
         if gateway and not _after_the_work(gateway):
             return self._bad_gateway()
         if where and token and self._expired(token, now - begun, where):
-            refused = errors.unauthenticated()
-            return self._say(refused.http, refused.body(), refused.headers)
+            return self._refuse(errors.unauthenticated())
         reset = faults.hit("reset", now, **where) if where else None
         slow = faults.hit("slow", now, **where) if where else None
         reply = answered()
@@ -184,19 +173,45 @@ class FrontEnd:
 
     def too_large(self) -> Reply:
         """Answer a request whose body is too large to be read."""
-        refused = errors.too_large(payload.LARGEST)
-        return self._say(refused.http, refused.body(), refused.headers)
+        return self._refuse(errors.too_large(payload.LARGEST))
 
-    def _look_again(self, path: str, query: Mapping[str, str]) -> Reply:
-        """Return an operation for which a client waits, as it is now."""
+    def _attempt(
+        self,
+        method: str,
+        path: str,
+        work: Callable[[], dict[str, Any]],
+        query: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Return what is answered by some work for a request, or its refusal.
+
+        An operation of Compute Engine for which the client waits is looked at again.
+        """
         try:
-            shown = compute.awaited(self.cloud, path) or {}
+            shown = work()
         except ApiError as error:
-            return self._say(error.http, error.body(), error.headers, query)
+            missing = isinstance(error, errors.NoSuchMethod) and not path.startswith("/_cloud/")
+            return self._missing(method, path, query) if missing else self._refuse(error, query)
+        except Exception as error:
+            logging.getLogger(__name__).exception("%s %s", method, path)
+            return self._refuse(errors.disk_full() if is_full(error) else errors.internal(), query)
         reply = self._say(200, shown, {}, query)
-        if _is_unfinished((200, shown, {})):
-            reply.again = functools.partial(self._look_again, path, query)
+        if path.endswith("/wait") and _is_unfinished(shown):
+            again = functools.partial(compute.awaited, self.cloud, path)
+            reply.again = functools.partial(self._attempt, method, path, again, query)
         return reply
+
+    def _missing(self, method: str, path: str, query: Mapping[str, str] | None) -> Reply:
+        """Answer a request for what the local cloud does not have: in JSON if Google has it."""
+        name = known_methods.name_of(method, path)
+        if not name:
+            page = errors.NOT_THERE.format(html.escape(path)).encode()
+            return Reply(404, page, self._headers("text/html; charset=UTF-8"))
+        refused = errors.not_emulated(name)
+        is_compute = name.startswith("compute.")
+        return self._refuse(compute_errors.as_compute(refused) if is_compute else refused, query)
+
+    def _refuse(self, error: ApiError, query: Mapping[str, str] | None = None) -> Reply:
+        return self._say(error.http, error.body(), error.headers, query)
 
     def _batch(
         self,
@@ -208,7 +223,7 @@ class FrontEnd:
         try:
             calls = batch.parts(headers.get("Content-Type", ""), body)
         except ApiError as error:
-            return self._say(error.http, error.body(), error.headers)
+            return self._refuse(error)
         # Each call may have a token of its own.
         common = {key: headers[key] for key in _OF_ALL if key in headers}
         replies = [(c, answer(c, {**common, **c.headers})) for c in calls]
@@ -251,16 +266,6 @@ class FrontEnd:
         faults = self.cloud.faults
         return bool(faults.hit("token_expired", self.cloud.clock.now(), concerned, **where))
 
-    def _control(
-        self, method: str, path: str, body: bytes
-    ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        try:
-            return 200, control.answer(self.cloud, method, path.removeprefix("/_cloud/"), body), {}
-        except ApiError as error:
-            return error.http, error.body(), error.headers
-        except Exception as error:
-            return _unknown(method, path, error)
-
     def _answer(
         self,
         method: str,
@@ -269,36 +274,26 @@ class FrontEnd:
         headers: Mapping[str, str],
         body: bytes,
         token: str,
-    ) -> tuple[int, dict[str, Any] | Page, dict[str, str]]:
+    ) -> dict[str, Any]:
         kind, known = headers.get("Content-Type", ""), bool(token)
         unpaid = _is_unpaid(token, headers)
-        try:
-            _check_alt(query)
-            root = f"http://{headers.get('Host', '')}/"
-            other: dict[str, Any] | Page | None = discovery.answer(path, query, root)
-            if other is None:
-                other = compute.answer(self.cloud, method, path, query, body, known, unpaid)
-            if other is None:
-                other = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
-            if other is None:
-                other = self.api.answer(method, path, query, body, known, unpaid)
-        except errors.NoSuchMethod:
-            return _missing(method, path)
-        except ApiError as error:
-            return error.http, error.body(), error.headers
-        except Exception as error:
-            return _unknown(method, path, error)
-        return 200, other, {}
+        _check_alt(query)
+        found = discovery.answer(path, query, f"http://{headers.get('Host', '')}/")
+        if found is None:
+            found = compute.answer(self.cloud, method, path, query, body, known, unpaid)
+        if found is None:
+            found = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
+        if found is None:
+            found = self.api.answer(method, path, query, body, known, unpaid)
+        return found
 
     def _say(
         self,
         status: int,
-        answer: dict[str, Any] | Page,
+        answer: dict[str, Any],
         headers: dict[str, str],
         query: Mapping[str, str] | None = None,
     ) -> Reply:
-        if isinstance(answer, Page):
-            return Reply(status, answer.content, {**self._headers(answer.kind), **headers})
         compact = (query or {}).get("prettyPrint") == "false"
         text = json.dumps(answer, indent=None if compact else 2, ensure_ascii=False) + "\n"
         # One bad character must not cost the whole answer.
@@ -325,11 +320,8 @@ def _is_unpaid(token: str, headers: Mapping[str, str]) -> bool:
     return person and not headers.get("x-goog-user-project")
 
 
-def _is_unfinished(answered: tuple[int, dict[str, Any] | Page, dict[str, str]]) -> bool:
+def _is_unfinished(shown: dict[str, Any]) -> bool:
     """Return whether an answer is an operation of Compute Engine that is not done."""
-    status, shown, _headers = answered
-    if status != 200 or not isinstance(shown, dict):
-        return False
     return shown.get("kind") == "compute#operation" and shown.get("status") != "DONE"
 
 
@@ -344,26 +336,6 @@ def _check_alt(query: Mapping[str, str]) -> None:
             raise errors.invalid_alt(form)
 
 
-def _missing(method: str, path: str) -> tuple[int, dict[str, Any] | Page, dict[str, str]]:
-    """Answer a request for what the local cloud does not have: in JSON if Google has it."""
-    name = known_methods.name_of(method, path)
-    if not name:
-        page = errors.NOT_THERE.format(html.escape(path))
-        return 404, Page(page.encode(), "text/html; charset=UTF-8"), {}
-    refused = errors.not_emulated(name)
-    if name.startswith("compute."):
-        refused = compute_errors.as_compute(refused)
-    return refused.http, refused.body(), {}
-
-
 def _after_the_work(lost: Fault) -> bool:
     """Return whether an answer is lost only after the work is done."""
     return bool(lost.options.get("when") == "after")
-
-
-def _unknown(
-    method: str, path: str, error: Exception
-) -> tuple[int, dict[str, Any], dict[str, str]]:
-    logging.getLogger(__name__).exception("%s %s", method, path)
-    unknown = errors.disk_full() if is_full(error) else errors.internal()
-    return unknown.http, unknown.body(), {}

@@ -9,11 +9,13 @@ import hashlib
 import json
 import secrets
 import time
+from ipaddress import IPv4Network
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -22,8 +24,9 @@ from ..errors import ApiError, unauthenticated
 from ..google import api as google
 from ..model.cloud import Cloud
 from ..model.compute import boot_disks
+from ..model.compute.metadata import HOSTS, host_bounds
 from ..model.compute.records import tags
-from ..model.shared import networks
+from ..model.shared import catalog, networks
 from ..model.shared.clock import seconds_of
 from ..model.shared.records import NodeRecord
 from ..model.shared.schema import snake
@@ -48,18 +51,20 @@ def tpu_env(cloud: Cloud, node: NodeRecord, worker: int) -> str:
     chosen = node.body.get("acceleratorConfig", {}).get("topology")
     topology = chosen or (kind.topology if kind else "")
     chips = min(kind.chips // kind.workers, 8) if kind else 0
+    chip_bounds = ",".join(map(str, HOSTS.get(chips, ())))
+    bounds = host_bounds(topology, chips) if topology else ""
     values = {
         "ACCELERATOR_TYPE": node.body["acceleratorType"],
-        "CHIPS_PER_HOST_BOUNDS": {1: "1,1,1", 4: "2,2,1", 8: "2,4,1"}.get(chips, ""),
+        "CHIPS_PER_HOST_BOUNDS": chip_bounds,
         "CONSUMER_PROJECT_ID": cloud.project,
         "CONSUMER_PROJECT_NUMBER": cloud.number,
-        "HOST_BOUNDS": _host_bounds(topology, chips),
+        "HOST_BOUNDS": bounds,
         "NODE_ID": node.name,
         "PREEMPTIBLE": str(node.spot).lower(),
         "RUNTIME_VERSION": node.body.get("runtimeVersion", ""),
         "TOPOLOGY": topology,
-        "TPU_CHIPS_PER_PROCESS_BOUNDS": {1: "1,1,1", 4: "2,2,1", 8: "2,4,1"}.get(chips, ""),
-        "TPU_PROCESS_BOUNDS": _host_bounds(topology, chips),
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": chip_bounds,
+        "TPU_PROCESS_BOUNDS": bounds,
         "TYPE": API_ENUM[kind.generation] if kind else "",
         "UID": node.uid,
         "WORKER_ID": str(worker),
@@ -81,17 +86,6 @@ def _multislice(cloud: Cloud, node: NodeRecord) -> dict[str, str]:
         "MEGASCALE_NUM_SLICES": str(len(names)),
         "MEGASCALE_SLICE_ID": str(names.index(node.name)),
     }
-
-
-def _host_bounds(topology: str, chips: int) -> str:
-    """Return the arrangement of the hosts in the topology; each has 2x2, 2x4 or one chip."""
-    try:
-        sides = [int(side) for side in topology.split("x")]
-    except ValueError:
-        return ""
-    sides += [1] * (3 - len(sides))
-    host = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}.get(chips, (1, 1, 1))
-    return ",".join(str(max(1, side // own)) for side, own in zip(sides, host, strict=True))
 
 
 def attributes(cloud: Cloud, node: NodeRecord, worker: int) -> dict[str, str]:
@@ -210,7 +204,7 @@ def _card(cloud: Cloud, node: NodeRecord, address: str) -> dict[str, Any]:
     return {
         "dns-servers": ["169.254.169.254"],
         "forwarded-ips": [],
-        "gateway": networks.gateway_in(region),
+        "gateway": str(IPv4Network(catalog.range_in(region))[1]),
         "ip-aliases": [],
         "mac": ":".join(["42", "01", *(f"{int(part):02x}" for part in address.split("."))]),
         "mtu": 1460,
@@ -374,12 +368,12 @@ class Tokens:
         valid = ends > self._cloud.clock.now()
         return Caller("account", email, tuple(scopes)) if valid else None
 
-    def who(self, token: str) -> tuple[str, list[str]]:
-        """Return the owner of a token; raise if it is invalid or expired."""
-        email, scopes, ends = self._known.get(token, ("", [], 0.0))
-        if ends <= self._cloud.clock.now():
+    def who(self, token: str) -> Caller:
+        """Return whose token it is, or raise unauthenticated."""
+        caller = self.caller(token)
+        if caller is None:
             raise unauthenticated()
-        return email, scopes
+        return caller
 
 
 class MetadataApp:
@@ -417,17 +411,12 @@ class MetadataApp:
 
     async def token(self, request: Request) -> Response:
         """Give a machine the token of its service account."""
-        found = self._account_holder(request)
-        if isinstance(found, Response):
-            return found
-        text = json.dumps(self.tokens.give(found[0]))
+        text = json.dumps(self.tokens.give(self._account_holder(request)[0]))
         return Response(text, headers={**HEADERS, "Content-Type": "application/json"})
 
     async def identity(self, request: Request) -> Response:
         """Give a machine a token that identifies it to others."""
         found = self._account_holder(request)
-        if isinstance(found, Response):
-            return found
         audience = request.query_params.get("audience", "")
         if not audience:
             return PlainTextResponse("non-empty audience parameter required", 400, HEADERS)
@@ -439,9 +428,10 @@ class MetadataApp:
         """Pass a request on to Secret Manager, which machines reach only here."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
-            email, scopes = self.tokens.who(token if scheme == "Bearer" else "")
+            caller = self.tokens.who(token if scheme == "Bearer" else "")
             path = request.scope["raw_path"].decode().partition("?")[0]
-            answer = await asyncio.to_thread(google.answer_machine, self.cloud, path, email, scopes)
+            asked = (self.cloud, path, caller.email, list(caller.scopes))
+            answer = await asyncio.to_thread(google.answer_machine, *asked)
             status = 200
         except ApiError as error:
             status, answer = error.http, error.body()
@@ -449,14 +439,8 @@ class MetadataApp:
 
     async def put(self, request: Request) -> Response:
         """Publish a guest attribute."""
-        refusal = self._refusal(request)
-        if refusal:
-            return refusal
-        found = self._asker(request)
-        if found is None:
-            return PlainTextResponse("Unknown machine", 404, HEADERS)
+        node, worker = self._asker(request)
         value = (await request.body()).decode(errors="replace")
-        node, worker = found
         names = request.path_params
         await asyncio.to_thread(
             self.cloud.publish, node, worker, names["namespace"], names["key"], value
@@ -465,9 +449,6 @@ class MetadataApp:
 
     async def get(self, request: Request) -> Response:
         """Return a value, a directory, or a whole tree; on demand only after a change."""
-        refusal = self._refusal(request)
-        if refusal:
-            return refusal
         query = request.query_params
         wait = query.get("wait_for_change", "").lower() == "true"
         limit = float(query.get("timeout_sec") or 0) or 3600.0
@@ -485,12 +466,9 @@ class MetadataApp:
         return answer
 
     def _look(self, request: Request) -> Response:
-        found = self._asker(request)
-        if found is None:
-            return PlainTextResponse("Unknown machine", 404, HEADERS)
+        node, worker = self._asker(request)
         path = request.path_params.get("path", "")
         words = [word for word in path.split("/") if word]
-        node, worker = found
         alt = request.query_params.get("alt", "")
         if alt not in ("", "json", "text"):
             return PlainTextResponse(f"Invalid alt: {alt}", 400, HEADERS)
@@ -521,28 +499,22 @@ class MetadataApp:
         etag = hashlib.sha256(text.encode()).hexdigest()[:16]
         return Response(text, headers={**HEADERS, "ETag": etag, "Content-Type": kind})
 
-    def _refusal(self, request: Request) -> Response | None:
-        # A browser or a proxy that an attacker misuses does not send this header.
-        if (
-            request.headers.get("Metadata-Flavor") != "Google"
-            or "X-Forwarded-For" in request.headers
-        ):
-            return PlainTextResponse("Missing Metadata-Flavor:Google header.", 403, HEADERS)
-        return None
-
-    def _account_holder(self, request: Request) -> tuple[NodeRecord, int] | Response:
-        """Return the machine that asks for its own service account, or the refusal."""
-        refusal = self._refusal(request)
-        if refusal:
-            return refusal
+    def _account_holder(self, request: Request) -> tuple[NodeRecord, int]:
+        """Return the machine that asks for its own service account, or refuse."""
         found = self._asker(request)
-        if found is None:
-            return PlainTextResponse("Unknown machine", 404, HEADERS)
         email = account(found[0])[0]
         lacks = found[0].api == "compute" and not email
         if lacks or request.path_params["account"] not in ("default", email):
-            return PlainTextResponse("Not found", 404, HEADERS)
+            raise HTTPException(404, "Not found", HEADERS)
         return found
 
-    def _asker(self, request: Request) -> tuple[NodeRecord, int] | None:
-        return self.cloud.worker_at(request.client.host) if request.client else None
+    def _asker(self, request: Request) -> tuple[NodeRecord, int]:
+        """Return the machine that asks, or refuse."""
+        # A browser or a proxy that an attacker misuses does not send this header.
+        google = request.headers.get("Metadata-Flavor") == "Google"
+        if not google or "X-Forwarded-For" in request.headers:
+            raise HTTPException(403, "Missing Metadata-Flavor:Google header.", HEADERS)
+        found = self.cloud.worker_at(request.client.host) if request.client else None
+        if found is None:
+            raise HTTPException(404, "Unknown machine", HEADERS)
+        return found

@@ -6,16 +6,13 @@ tpu.monitoring.runtime, whose messages tpu-info has; those used are written here
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 
 from ..model.shared.chips import Core, Program, Report
+from .unix_grpc import UnixGrpc
 from .wire import field, strings
 
 SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService/"
@@ -95,7 +92,7 @@ def _hostile(method: str, how: str) -> bytes | None:
     return None
 
 
-class MonitoringGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+class MonitoringGrpc(UnixGrpc):
     """Answers for all machines on one Unix socket; the name of the caller's socket names which.
 
     With an `address` it listens there too, on a free `port`, and looks for the machine "".
@@ -103,23 +100,14 @@ class MonitoringGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
 
     def __init__(self, look: Look, address: str = "") -> None:
         self._look = look
-        self._folder = Path(tempfile.mkdtemp(prefix="tpu-monitoring-"))
-        self.path = str(self._folder / "grpc")
-        pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="monitoring")
-        self._server = grpc.server(pool, handlers=(self,))
-        self._server.add_insecure_port(f"unix:{self.path}")
+        super().__init__("monitoring", WORKERS)
         self.port = self._server.add_insecure_port(f"{address}:0") if address else 0
         self._closing = threading.Event()
 
-    def start(self) -> None:
-        """Begin to serve."""
-        self._server.start()
-
     def stop(self) -> None:
-        """End."""
+        """End, also what is silent."""
         self._closing.set()
-        self._server.stop(1.0).wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        super().stop()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         """Return the handler of a method, if there is one."""

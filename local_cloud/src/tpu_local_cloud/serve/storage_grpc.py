@@ -7,10 +7,6 @@ The two messages are written here byte by byte, because their package is large a
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,6 +15,7 @@ from ..errors import ApiError
 from ..model.cloud import Cloud
 from ..storage_api.access import require
 from .storage import Identify
+from .unix_grpc import UnixGrpc
 from .wire import field, strings
 
 METHOD = "/google.storage.control.v2.StorageControl/GetStorageLayout"
@@ -30,25 +27,12 @@ _CODES = {
 }
 
 
-class StorageGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+class StorageGrpc(UnixGrpc):
     """Serves the method on a Unix socket, to which the port with TLS relays."""
 
     def __init__(self, cloud: Cloud, identify: Identify) -> None:
         self._cloud, self._identify = cloud, identify
-        self._folder = Path(tempfile.mkdtemp(prefix="tpu-storage-"))
-        self.path = str(self._folder / "grpc")
-        pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="storage-grpc")
-        self._server = grpc.server(pool, handlers=(self,))
-        self._server.add_insecure_port(f"unix:{self.path}")
-
-    def start(self) -> None:
-        """Begin to serve."""
-        self._server.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._server.stop(1.0).wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        super().__init__("storage", WORKERS)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         """Return the handler of a method, if there is one."""

@@ -83,11 +83,7 @@ def get_policy(call: Call) -> Answer:
     call.cloud.buckets.bucket(call["bucket"])
     with call.cloud.lock:
         policy = policies.get_bucket(call.cloud, call["bucket"], int(version))
-    return {
-        "kind": "storage#policy",
-        "resourceId": f"projects/_/buckets/{call['bucket']}",
-        **policy,
-    }
+    return _policy(call, policy)
 
 
 def set_policy(call: Call) -> Answer:
@@ -96,11 +92,7 @@ def set_policy(call: Call) -> Answer:
     wanted = call.json()
     with call.cloud.lock:
         policy = policies.set_bucket(call.cloud, call["bucket"], wanted)
-    return {
-        "kind": "storage#policy",
-        "resourceId": f"projects/_/buckets/{call['bucket']}",
-        **policy,
-    }
+    return _policy(call, policy)
 
 
 def _policy(call: Call, policy: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ..model.storage import conditions, listing
 from ..model.storage.documents import OF_OBJECT, not_here
 from ..model.storage.index import Document
 from ..model.storage.uploads import part_etag
+from . import buckets
 from .call import Answer, Call, Handler, Reply, Request
 from .media import download, headers_of
 from .objects import page_size
@@ -175,13 +176,6 @@ def _make(call: Call) -> Answer:
     return Reply(200, headers={"Content-Type": KIND})
 
 
-def _remove(call: Call) -> Answer:
-    call.cloud.buckets.delete_bucket(call["bucket"], conditions.NONE)
-    with call.cloud.lock:
-        call.cloud.around.policies.drop(f"buckets/{call['bucket']}")
-    return Reply(204)
-
-
 def _head_bucket(call: Call) -> Answer:
     found = call.cloud.buckets.bucket(call["bucket"])
     metageneration = {"x-goog-metageneration": found["metageneration"]}
@@ -294,7 +288,7 @@ _METHODS: dict[tuple[Any, ...], tuple[str, str, Handler]] = {
     ("GET", False): ("objects.list", "storage.objects.list", _list),
     ("HEAD", False): ("buckets.get", "storage.buckets.get", _head_bucket),
     ("PUT", False): ("buckets.insert", "storage.buckets.create", _make),
-    ("DELETE", False): ("buckets.delete", "storage.buckets.delete", _remove),
+    ("DELETE", False): ("buckets.delete", "storage.buckets.delete", buckets.delete),
     ("POST", True, "uploads"): ("multipartUploads.create", _CREATE, _initiate),
     ("PUT", True, "partNumber", "uploadId"): ("multipartUploads.part", _CREATE, _part),
     ("POST", True, "uploadId"): ("multipartUploads.complete", _CREATE, _complete),

@@ -15,7 +15,7 @@ from tpu_local_cloud.machines.base import MachineSpec
 from tpu_local_cloud.machines.container import ContainerMachines
 from tpu_local_cloud.machines.layout import Layout
 
-ONE = MachineSpec("t1v-n-1-w-0", "n", "us-central2-b", "u", 0, "10.0.0.2", "10.0.1.2")
+ONE = MachineSpec("t1v-n-1-w-0", "us-central2-b", "u", 0, "10.0.0.2", "10.0.1.2")
 
 
 class Parts:

@@ -44,7 +44,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 
 def test_the_kernel_learns_the_machines_address_from_its_command_line(layout: Layout) -> None:
-    spec = MachineSpec("t1v-n-12345678-w-0", "n", "z", "1", 0, "10.99.0.2", own_kernel=True)
+    spec = MachineSpec("t1v-n-12345678-w-0", "z", "1", 0, "10.99.0.2", own_kernel=True)
     network = Network("abcdef", "10.99.0.0/16", 8471)
     words = container_words(layout, network, spec, Path("/k"), Path("/d"))
     kernel = words[words.index("/usr/bin/linux.uml") :]

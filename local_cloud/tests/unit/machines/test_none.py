@@ -11,7 +11,7 @@ from tpu_local_cloud.machines import MachineSpec, make_backend
 
 def test_power_follows_the_calls(tmp_path: Path) -> None:
     backend = make_backend("none", tmp_path)
-    spec = MachineSpec("t1v-n-12345678-w-0", "n", "us-central2-b", "1", 0, "10.128.0.2")
+    spec = MachineSpec("t1v-n-12345678-w-0", "us-central2-b", "1", 0, "10.128.0.2")
     assert backend.status(spec.machine_id) == "gone"
     backend.create(spec)
     assert backend.status(spec.machine_id) == "running"

@@ -192,10 +192,10 @@ def test_the_file_for_the_pid_is_open_before_the_machine_has_another_root(tmp_pa
 
 
 def test_disks_are_refused() -> None:
-    spec = MachineSpec("m", "n", "z", "1", 0, "10.99.0.2", small=True)
+    spec = MachineSpec("m", "z", "1", 0, "10.99.0.2", small=True)
     refuse_disks(spec)
     with pytest.raises(MachineError, match="no data disks: leave the metadata"):
-        refuse_disks(MachineSpec("m", "n", "z", "1", 0, "10.99.0.2", None, ("d",)))  # type: ignore[arg-type]
+        refuse_disks(MachineSpec("m", "z", "1", 0, "10.99.0.2", None, ("d",)))  # type: ignore[arg-type]
 
 
 # The network ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...tables._compute.machine_types import accelerator_type_of, machine_type
 
-_HOSTS = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
+HOSTS = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
 METRICS_PORTS = (8431, 8432, 8433, 8434, 8435, 8436, 8437, 8438)
 
 
@@ -48,7 +48,7 @@ def tpu_env(project: str, zone: str, kind: str, topology: str, worker: int) -> s
         "WRAP": _wrap(topology),
         "ALT": "false",
         "HOST_BOUNDS": host_bounds(topology, chips),
-        "CHIPS_PER_HOST_BOUNDS": ",".join(map(str, _HOSTS.get(chips, (1, 1, 1)))),
+        "CHIPS_PER_HOST_BOUNDS": ",".join(map(str, HOSTS.get(chips, (1, 1, 1)))),
     }
     return "".join(f"{key}: '{value}'\n" for key, value in values.items())
 
@@ -58,7 +58,7 @@ def host_bounds(topology: str, chips: int) -> str:
     sides = _sides(topology)
     return ",".join(
         str(max(1, side // own))
-        for side, own in zip(sides, _HOSTS.get(chips, (1, 1, 1)), strict=True)
+        for side, own in zip(sides, HOSTS.get(chips, (1, 1, 1)), strict=True)
     )
 
 

@@ -47,54 +47,57 @@ COMPUTE_ZONES: dict[str, tuple[str, ...]] = {
     "us-east5-b": ("v6e",),
     "us-south1-ai1b": ("v6e",),
 }
-# Further zones in Google's list, as every project sees them; none may be used here. Per region, the
-# last letters of its zones.
-_CLOSED = {
-    "africa-south1": "abc",
-    "asia-east1": "ab",
-    "asia-east2": "abc",
-    "asia-northeast1": "ac",
-    "asia-northeast2": "abc",
-    "asia-northeast3": "abc",
-    "asia-south1": "abc",
-    "asia-south2": "abc",
-    "asia-southeast1": "abc",
-    "asia-southeast2": "abc",
-    "australia-southeast1": "abc",
-    "australia-southeast2": "abc",
-    "europe-central2": "abc",
-    "europe-north1": "abc",
-    "europe-north2": "abc",
-    "europe-southwest1": "abc",
-    "europe-west1": "bcd",
-    "europe-west2": "abc",
-    "europe-west3": "abc",
-    "europe-west4": "c",
-    "europe-west6": "abc",
-    "europe-west8": "abc",
-    "europe-west9": "abc",
-    "europe-west10": "abc",
-    "europe-west12": "abc",
-    "me-central1": "abc",
-    "me-central2": "abc",
-    "me-west1": "abc",
-    "northamerica-northeast1": "abc",
-    "northamerica-northeast2": "abc",
-    "northamerica-south1": "abc",
-    "southamerica-east1": "abc",
-    "southamerica-west1": "bc",
-    "us-central2": "acd",
-    "us-east1": "b",
-    "us-east4": "abc",
-    "us-east5": "c",
-    "us-south1": "bc",
-    "us-west1": "ab",
-    "us-west2": "abc",
-    "us-west3": "abc",
-    "us-west4": "bc",
+# Google's regions, with two things of each: the X of its automatic subnetworks' range, 10.X.0.0/20,
+# and the last letters of its zones that every project sees in a list and none may use here.
+# Source of the ranges: Google's page about auto mode networks, and for us-central2 the addresses of
+# TPUs there.
+_REGIONS = {
+    "africa-south1": (218, "abc"),
+    "asia-east1": (140, "ab"),
+    "asia-east2": (170, "abc"),
+    "asia-northeast1": (146, "ac"),
+    "asia-northeast2": (174, "abc"),
+    "asia-northeast3": (178, "abc"),
+    "asia-south1": (160, "abc"),
+    "asia-south2": (190, "abc"),
+    "asia-southeast1": (148, "abc"),
+    "asia-southeast2": (184, "abc"),
+    "australia-southeast1": (152, "abc"),
+    "australia-southeast2": (192, "abc"),
+    "europe-central2": (186, "abc"),
+    "europe-north1": (166, "abc"),
+    "europe-north2": (226, "abc"),
+    "europe-southwest1": (204, "abc"),
+    "europe-west1": (132, "bcd"),
+    "europe-west10": (214, "abc"),
+    "europe-west12": (210, "abc"),
+    "europe-west2": (154, "abc"),
+    "europe-west3": (156, "abc"),
+    "europe-west4": (164, "c"),
+    "europe-west6": (172, "abc"),
+    "europe-west8": (198, "abc"),
+    "europe-west9": (200, "abc"),
+    "me-central1": (212, "abc"),
+    "me-central2": (216, "abc"),
+    "me-west1": (208, "abc"),
+    "northamerica-northeast1": (162, "abc"),
+    "northamerica-northeast2": (188, "abc"),
+    "northamerica-south1": (224, "abc"),
+    "southamerica-east1": (158, "abc"),
+    "southamerica-west1": (194, "bc"),
+    "us-central1": (128, ""),
+    "us-central2": (130, "acd"),
+    "us-east1": (142, "b"),
+    "us-east4": (150, "abc"),
+    "us-east5": (202, "c"),
+    "us-south1": (206, "bc"),
+    "us-west1": (138, "ab"),
+    "us-west2": (168, "abc"),
+    "us-west3": (180, "abc"),
+    "us-west4": (182, "bc"),
 }
 LISTED_ZONES = sorted(
-    {*ZONES, *(f"{r}-{letter}" for r, last in _CLOSED.items() for letter in last)}
+    {*ZONES, *(f"{r}-{letter}" for r, (_, closed) in _REGIONS.items() for letter in closed)}
 )
 # The zones that Compute Engine lists, and their regions.
 ALL_ZONES: tuple[str, ...] = tuple(sorted({*LISTED_ZONES, *COMPUTE_ZONES}))
@@ -119,6 +122,11 @@ def _tensorflow_runtimes() -> list[str]:
 
 
 TENSORFLOW_RUNTIMES = _tensorflow_runtimes()
+
+
+def range_in(region: str) -> str:
+    """Return the range of a region's automatic subnetwork."""
+    return f"10.{_REGIONS[region][0]}.0.0/20"
 
 
 def types_in(zone: str) -> list[AcceleratorType]:

@@ -73,7 +73,7 @@ class Ledger:
         self.queued: dict[str, QueueRecord] = {}
         self.reservations: dict[str, ReservationRecord] = {}
         # Called, under the lock, for each changed or deleted node.
-        self.on_node: Callable[[NodeRecord], None] | None = None
+        self.on_node: Callable[[NodeRecord], None] = lambda _node: None
         # The nodes' disks may have changed.
         self.on_attachment: Callable[[], None] = lambda: None
         self._published: set[str] = set()
@@ -227,32 +227,28 @@ class Ledger:
                 if node.state != before:
                     self.note("changed", node)
                 self.store.save("node", node.key, node.to_dict())
-                if self.on_node:
-                    self.on_node(node)
+                self.on_node(node)
                 self.on_attachment()
 
     def forget(self, node: NodeRecord) -> None:
         """Delete a node's record; its addresses are free again."""
         with self.lock:
-            if self.nodes.pop(node.key, None):
-                self.note("gone", node)
             self.addresses.release(node)
-            self.store.delete("node", node.key)
-            self.on_attachment()
-            if self.on_node:
-                self.on_node(node)
+            self._leave(node)
 
     def let_run_on(self, node: NodeRecord) -> None:
         """Delete a node's record alone: its machines run on, and keep their addresses."""
         with self.lock:
-            if self.nodes.pop(node.key, None):
-                self.note("gone", node)
             for worker, machine in enumerate(node.machines):
                 self.lost[machine["internal_ip"]] = (node, worker)
-            self.store.delete("node", node.key)
-            self.on_attachment()
-            if self.on_node:
-                self.on_node(node)
+            self._leave(node)
+
+    def _leave(self, node: NodeRecord) -> None:
+        if self.nodes.pop(node.key, None):
+            self.note("gone", node)
+        self.store.delete("node", node.key)
+        self.on_attachment()
+        self.on_node(node)
 
     def publish(self, node: NodeRecord, worker: int, namespace: str, key: str, value: str) -> None:
         """Set a guest attribute."""

@@ -10,67 +10,10 @@ from .surroundings import Surroundings
 NETWORK = "default"
 # When Google made it and its firewall rules, which is with the project.
 MADE = "2026-01-01T00:00:00.000-08:00"
-# Range of each region's subnetwork: 10.X.0.0/20. Source: Google's page about auto mode networks,
-# and for us-central2 the addresses of TPUs there.
-_SECOND = {
-    "africa-south1": 218,
-    "asia-east1": 140,
-    "asia-east2": 170,
-    "asia-northeast1": 146,
-    "asia-northeast2": 174,
-    "asia-northeast3": 178,
-    "asia-south1": 160,
-    "asia-south2": 190,
-    "asia-southeast1": 148,
-    "asia-southeast2": 184,
-    "australia-southeast1": 152,
-    "australia-southeast2": 192,
-    "europe-central2": 186,
-    "europe-north1": 166,
-    "europe-north2": 226,
-    "europe-southwest1": 204,
-    "europe-west1": 132,
-    "europe-west10": 214,
-    "europe-west12": 210,
-    "europe-west2": 154,
-    "europe-west3": 156,
-    "europe-west4": 164,
-    "europe-west6": 172,
-    "europe-west8": 198,
-    "europe-west9": 200,
-    "me-central1": 212,
-    "me-central2": 216,
-    "me-west1": 208,
-    "northamerica-northeast1": 162,
-    "northamerica-northeast2": 188,
-    "northamerica-south1": 224,
-    "southamerica-east1": 158,
-    "southamerica-west1": 194,
-    "us-central1": 128,
-    "us-central2": 130,
-    "us-east1": 142,
-    "us-east4": 150,
-    "us-east5": 202,
-    "us-south1": 206,
-    "us-west1": 138,
-    "us-west2": 168,
-    "us-west3": 180,
-    "us-west4": 182,
-}
 _LINK = re.compile(
     r"(?:https?://[^/]+/(?:compute/(?:v1|beta|alpha)/)?)?(?:projects/(?P<project>[^/]+)/)?"
     r"(?:(?P<scope>global|regions/[^/]+)/(?P<collection>networks|subnetworks)/)?(?P<name>[^/]+)"
 )
-
-
-def range_in(region: str) -> str:
-    """Return the range of a region's subnetwork."""
-    return f"10.{_SECOND[region]}.0.0/20"
-
-
-def gateway_in(region: str) -> str:
-    """Return the address of the gateway of a region's subnetwork."""
-    return f"10.{_SECOND[region]}.0.1"
 
 
 class Project(Protocol):

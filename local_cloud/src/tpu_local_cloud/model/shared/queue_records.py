@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...tables._schema.accelerators import parse
+from .records import Stored
 from .schema import message, only, proto3
 
 QUEUED_ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
@@ -36,7 +37,7 @@ class NodeOrder:
 
 
 @dataclass
-class QueueRecord:
+class QueueRecord(Stored):
     """One queued resource. Its owner sets `body`, here without the nodes."""
 
     zone: str
@@ -72,10 +73,6 @@ class QueueRecord:
     def from_dict(cls, stored: dict[str, Any]) -> QueueRecord:
         """Parse what to_dict returned."""
         return cls(**{**stored, "orders": [NodeOrder(**order) for order in stored["orders"]]})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return asdict(self)
 
     @property
     def key(self) -> str:
@@ -183,7 +180,7 @@ class QueueRecord:
 
 
 @dataclass
-class ReservationRecord:
+class ReservationRecord(Stored):
     """Capacity that the cloud's owner set aside, in chips."""
 
     zone: str
@@ -198,10 +195,6 @@ class ReservationRecord:
     def key(self) -> str:
         """Return its storage key."""
         return f"{self.zone}/{self.name}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return asdict(self)
 
     def render(self, project: str, used: int) -> dict[str, Any]:
         """Return the reservation as the API shows it."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...machines import MachineSpec
-from . import networks
+from . import catalog
 from .schema import message, only, proto3
 
 NODE_ID = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -20,8 +20,16 @@ TPU_PORT = 8470
 PREEMPTIBLE = ("spot", "preemptible", "best_effort", "flex_start")
 
 
+class Stored:
+    """What the store keeps."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]  # of a dataclass
+
+
 @dataclass
-class NodeRecord:
+class NodeRecord(Stored):
     """One node. Its owner sets `body`; the service sets the rest."""
 
     zone: str
@@ -117,7 +125,6 @@ class NodeRecord:
         machine = self.machines[worker]
         return MachineSpec(
             machine_id=machine["machine_id"],
-            node_name=self.name,
             zone=self.zone,
             node_uid=self.uid,
             worker=worker,
@@ -135,10 +142,6 @@ class NodeRecord:
         if self.api == "tpu":
             return ()
         return tuple((each["internal_ip"], each["name"]) for each in self.machines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return asdict(self)
 
     def resource(self, project: str) -> str:
         """Return the full name."""
@@ -173,7 +176,7 @@ class NodeRecord:
             # The old version does not know the new name.
             "apiVersion": "V2_ALPHA1" if version == "v2alpha1" else self.api_version,
             "networkEndpoints": endpoints,
-            "cidrBlock": networks.range_in(self.zone.rpartition("-")[0]),
+            "cidrBlock": catalog.range_in(self.zone.rpartition("-")[0]),
             "queuedResource": self.queued_resource
             and f"projects/{project}/locations/{self.zone}/queuedResources/{self.queued_resource}",
             "multisliceNode": self.multislice,
@@ -185,7 +188,7 @@ class NodeRecord:
 
 
 @dataclass
-class OperationRecord:
+class OperationRecord(Stored):
     """One long-running operation."""
 
     zone: str
@@ -221,10 +224,6 @@ class OperationRecord:
     def done(self) -> bool:
         """Return whether it is done."""
         return self.error is not None or self.response is not None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return asdict(self)
 
     def render(self, project: str) -> dict[str, Any]:
         """Return the operation as the API shows it, always with `done`."""

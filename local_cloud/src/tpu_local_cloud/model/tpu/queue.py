@@ -18,7 +18,7 @@ from ..shared.records import OperationRecord
 from ..shared.without_machines import make_up_guest_attributes, note_running
 from . import admission, maintenance, quota
 from .queue_request import check_request_id, read
-from .queue_steps import fail, nodes_of, wait, wind_down
+from .queue_steps import fail, new_nodes, nodes_of, wait, wind_down
 
 # In these states the nodes count as running, even while they are invisible.
 _WITH_NODES = ("PROVISIONING", "ACTIVE")
@@ -276,11 +276,7 @@ class Queue:
         cloud = self._cloud
         # A resource added this way does not change until a client deletes it.
         record.fate = "SUSPENDED" if record.state == "SUSPENDING" else ""
-        for order in record.orders:
-            body = record.node_body(order)
-            kind = admission.requested_type(record.zone, body)
-            node = cloud.new_node(record.zone, order.name, body, kind, record.api_version)
-            node.queued_resource, node.multislice = record.name, order.multislice
+        for node in new_nodes(cloud, record):
             make_up_guest_attributes(node)
             note_running(cloud, node)
             cloud.enter(node)

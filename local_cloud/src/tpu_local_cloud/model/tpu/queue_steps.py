@@ -9,7 +9,7 @@ becomes SUSPENDED or FAILED, is created again (RESET), waits again (WAIT) or is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ... import errors
 from ...errors import ApiError
@@ -112,14 +112,20 @@ def provision(cloud: Ledger, record: QueueRecord) -> None:
     cloud.plan("queue_provision", record, cloud.clock.due(cloud.delays["provision"]))
 
 
-def make_nodes(cloud: Ledger, task: Task, record: QueueRecord) -> None:
-    """Create all the nodes together."""
-    cloud.finish(task)
+def new_nodes(cloud: Ledger, record: QueueRecord) -> Iterator[NodeRecord]:
+    """Yield the records of the nodes that a queued resource orders; none exists yet."""
     for order in record.orders:
         body = record.node_body(order)
         kind = admission.requested_type(record.zone, body)
         node = cloud.new_node(record.zone, order.name, body, kind, record.api_version)
         node.queued_resource, node.multislice = record.name, order.multislice
+        yield node
+
+
+def make_nodes(cloud: Ledger, task: Task, record: QueueRecord) -> None:
+    """Create all the nodes together."""
+    cloud.finish(task)
+    for node in new_nodes(cloud, record):
         cloud.enter(node)
         if record.granted:
             # Capacity that the cloud's owner granted is not lost meanwhile.

@@ -17,6 +17,5 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.fixture
 def cloud() -> Iterator[Emulator]:
     """A fresh local cloud without machines."""
-    emulator = Emulator()
-    yield emulator
-    emulator.stop()
+    with Emulator() as emulator:
+        yield emulator

@@ -22,9 +22,8 @@ from tpu_local_cloud.serve.storage_grpc import METHOD
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[Emulator]:
-    emulator = Emulator(tls_port=0, state_dir=str(tmp_path))
-    yield emulator
-    emulator.stop()
+    with Emulator(tls_port=0, state_dir=str(tmp_path)) as emulator:
+        yield emulator
 
 
 class Named(http.client.HTTPSConnection):

@@ -221,16 +221,13 @@ def test_3_operations_are_there_in_all_versions(
 
 
 def test_3_done_is_said_when_it_is_false() -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         operation = create(cloud)
         assert operation["done"] is False
         assert not {"response", "error"} & set(operation)
         assert operation["metadata"]["verb"] == "create"
         assert operation["metadata"]["target"] == f"{PARENT}/nodes/n1"
         assert operation["metadata"]["cancelRequested"] is False
-    finally:
-        cloud.stop()
 
 
 def test_3_what_is_done_holds_the_whole_resource(cloud: Emulator) -> None:
@@ -245,8 +242,7 @@ def test_3_what_is_done_holds_the_whole_resource(cloud: Emulator) -> None:
 
 
 def test_3_operations_are_cancelled_listed_and_deleted() -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         name = create(cloud)["name"]
         assert call(cloud, "POST", f"v2/{name}:cancel", json={}).json() == {}
         cancelled = call(cloud, "GET", f"v2/{name}").json()
@@ -257,8 +253,6 @@ def test_3_operations_are_cancelled_listed_and_deleted() -> None:
         assert listed == cancelled
         assert call(cloud, "DELETE", f"v2/{name}").json() == {}
         assert call(cloud, "GET", f"v2/{name}").status_code == 404
-    finally:
-        cloud.stop()
 
 
 def test_3_in_the_wrong_zone_there_is_no_operation(cloud: Emulator) -> None:
@@ -301,14 +295,11 @@ def test_4_each_knob_can_be_turned_on_and_off(cloud: Emulator, kind: str) -> Non
 
 
 def test_4_one_operation_at_a_time() -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         create(cloud)
         url = f"v2/{PARENT}/nodes/n1?updateMask=tags"
         answer = call(cloud, "PATCH", url, json={"tags": ["t"]})
         assert (answer.status_code, answer.json()["error"]["status"]) == (409, "ABORTED")
-    finally:
-        cloud.stop()
 
 
 def test_4_updates_have_no_place_in_a_dead_node(cloud: Emulator) -> None:

@@ -94,27 +94,31 @@ def slice_of_four(size: int = 4, **more: Any) -> dict[str, Any]:
     }
 
 
+def properties(**more: Any) -> dict[str, Any]:
+    """Return what an instance has without its name, as a template has it."""
+    own = {**instance(""), "machineType": "ct6e-standard-4t", **more}
+    del own["name"]
+    return own
+
+
 def prepare_slice(compute: Compute, scheduling: dict[str, Any] | None = None) -> None:
     workload = {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "4x4"}
     policies = f"regions/{REGION}/resourcePolicies"
     compute.post(policies, {"name": "square", "workloadPolicy": workload})
-    properties = {**instance(""), "machineType": "ct6e-standard-4t"}
-    del properties["name"]
-    if scheduling:
-        properties["scheduling"] = scheduling
+    more = {"scheduling": scheduling} if scheduling else {}
     templates = f"regions/{REGION}/instanceTemplates"
-    compute.post(templates, {"name": "four", "properties": properties})
+    compute.post(templates, {"name": "four", "properties": properties(**more)})
 
 
-def make_slice(compute: Compute, **more: Any) -> Any:
+def make_slice(compute: Compute, scheduling: dict[str, Any] | None = None, **more: Any) -> Any:
+    prepare_slice(compute, scheduling)
     return compute.post(f"zones/{ZONE}/instanceGroupManagers", slice_of_four(**more))
 
 
 @pytest.fixture
 def compute() -> Iterator[Compute]:
-    cloud = Emulator()
-    yield Compute(cloud)
-    cloud.stop()
+    with Emulator() as cloud:
+        yield Compute(cloud)
 
 
 @pytest.fixture
@@ -122,9 +126,8 @@ def slow() -> Iterator[Compute]:
     """A cloud whose time its owner advances."""
     delays = {"create": 60.0, "delete": 30.0, "stop": 20.0, "start": 30.0, "update": 5.0}
     delays |= {"queue_grant": 10.0, "queue_look": 60.0, "maintain": 100.0, "fail": 45.0}
-    cloud = Emulator(clock="manual", delays=delays)
-    yield Compute(cloud)
-    cloud.stop()
+    with Emulator(clock="manual", delays=delays) as cloud:
+        yield Compute(cloud)
 
 
 # One instance -------------------------------------------------------------------------------------
@@ -247,7 +250,6 @@ def test_an_address_given_while_it_is_stopped_is_there_after_the_start(slow: Com
 def test_each_instance_of_a_slice_has_its_own_disks(slow: Compute) -> None:
     """Requests that overlap do not undo each other, and a disk for all can be taken from one."""
     slow.post(f"zones/{ZONE}/disks", {"name": "data"})
-    prepare_slice(slow)
     make_slice(slow)
     slow.later(100)
     names = sorted(one["instance"].rpartition("/")[2] for one in slow.managed())
@@ -650,10 +652,8 @@ def test_scheduling_is_changed_while_it_is_stopped(slow: Compute) -> None:
 
 
 def test_several_instances_are_made_by_one_request(slow: Compute) -> None:
-    properties = {**instance(""), "machineType": "ct6e-standard-4t"}
-    del properties["name"]
     slow.insert("b-2")
-    body = {"count": "3", "namePattern": "b-#", "instanceProperties": properties}
+    body = {"count": "3", "namePattern": "b-#", "instanceProperties": properties()}
     begun = slow.post(f"zones/{ZONE}/instances/bulkInsert", body)
     assert (begun["operationType"], begun["status"]) == ("bulkInsert", "RUNNING")
     group = begun["operationGroupId"]
@@ -674,12 +674,10 @@ def test_several_instances_are_made_by_one_request(slow: Compute) -> None:
 
 @pytest.mark.parametrize("least", [1, 2])
 def test_several_instances_or_none(slow: Compute, least: int) -> None:
-    properties = {**instance(""), "machineType": "ct6e-standard-4t"}
-    del properties["name"]
     body = {
         "count": "2",
         "perInstanceProperties": {"x": {}, "y": {"name": "z"}},
-        "instanceProperties": properties,
+        "instanceProperties": properties(),
         **({"minCount": "1"} if least == 1 else {}),
     }
     slow.cloud.fault("stock_out", match={"node": "z"})
@@ -716,7 +714,6 @@ def test_a_stock_out_keeps_an_instance_from_starting(slow: Compute, of: str) -> 
     if of == "instance":
         slow.insert("one")
     else:
-        prepare_slice(slow)
         make_slice(slow)
     slow.later(100)
     name = "one" if of == "instance" else slow.managed()[0]["name"]
@@ -896,7 +893,6 @@ def test_google_api_python_client(compute: Compute) -> None:
 
 
 def test_a_slice_waits_for_all_of_its_capacity(slow: Compute) -> None:
-    prepare_slice(slow)
     slow.cloud.fault("stock_out", match={"zone": ZONE})
     begun = make_slice(slow)
     slow.later(100)
@@ -925,7 +921,6 @@ def test_a_slice_waits_for_all_of_its_capacity(slow: Compute) -> None:
 
 
 def test_the_workers_of_a_slice_know_each_other(compute: Compute) -> None:
-    prepare_slice(compute)
     make_slice(compute)
     names = [each["name"] for each in compute.managed()]
     assert all(name.startswith("slice-") for name in names)
@@ -943,7 +938,6 @@ def test_the_workers_of_a_slice_know_each_other(compute: Compute) -> None:
 
 
 def test_a_slice_is_deleted_before_its_template_and_policy(slow: Compute) -> None:
-    prepare_slice(slow)
     make_slice(slow)
     slow.later(100)
     for path in (TEMPLATE, f"regions/{REGION}/resourcePolicies/square"):
@@ -960,8 +954,7 @@ def test_a_slice_is_deleted_before_its_template_and_policy(slow: Compute) -> Non
 
 
 def test_an_empty_group_is_resized_to_its_topology_only(slow: Compute) -> None:
-    prepare_slice(slow, FLEX)
-    make_slice(slow, size=0)
+    make_slice(slow, FLEX, size=0)
     path = f"zones/{ZONE}/instanceGroupManagers/slice/resize"
     assert slow.refused("POST", path, size="16") == (
         400,
@@ -1102,7 +1095,6 @@ def test_refusals_of_groups_of_a_region(compute: Compute, more: dict[str, Any], 
 
 
 def test_a_group_grows_under_names_that_one_chooses(compute: Compute) -> None:
-    prepare_slice(compute)
     make_slice(compute, size=0)
     path = f"zones/{ZONE}/instanceGroupManagers/slice"
 
@@ -1128,7 +1120,6 @@ def test_a_group_grows_under_names_that_one_chooses(compute: Compute) -> None:
 
 
 def test_resize_requests_are_refused(compute: Compute) -> None:
-    prepare_slice(compute)
     make_slice(compute, size=0)
     path = f"zones/{ZONE}/instanceGroupManagers/slice/resizeRequests"
     assert compute.refused("POST", path, {"name": "rr", "resizeBy": 4}) == (
@@ -1142,8 +1133,7 @@ def test_resize_requests_are_refused(compute: Compute) -> None:
                          ("DELETE", {"nonExistent": 1, "running": 3})]
 )  # fmt: skip
 def test_one_vm_of_a_slice_is_preempted(slow: Compute, action: str, left: dict[str, int]) -> None:
-    prepare_slice(slow, {**SPOT, "instanceTerminationAction": action})
-    make_slice(slow)
+    make_slice(slow, {**SPOT, "instanceTerminationAction": action})
     slow.later(100)
     name = slow.managed()[1]["name"]
     slow.cloud.control(f"nodes/local-project/{ZONE}/{name}:preempt")
@@ -1154,9 +1144,8 @@ def test_one_vm_of_a_slice_is_preempted(slow: Compute, action: str, left: dict[s
 
 
 def test_a_group_that_repairs_makes_a_lost_instance_again(slow: Compute) -> None:
-    prepare_slice(slow, {**SPOT, "instanceTerminationAction": "DELETE"})
     lifecycle = {"instanceLifecyclePolicy": {"defaultActionOnFailure": "REPAIR"}}
-    make_slice(slow, **lifecycle)
+    make_slice(slow, {**SPOT, "instanceTerminationAction": "DELETE"}, **lifecycle)
     slow.later(100)
     before = [each["name"] for each in slow.managed()]
     slow.cloud.control(f"nodes/local-project/{ZONE}/{before[0]}:preempt")
@@ -1168,8 +1157,7 @@ def test_a_group_that_repairs_makes_a_lost_instance_again(slow: Compute) -> None
 
 
 def test_a_slice_runs_out_and_its_group_stays(slow: Compute) -> None:
-    prepare_slice(slow, FLEX)
-    make_slice(slow)
+    make_slice(slow, FLEX)
     slow.later(100)
     slow.later(3580)
     assert set(slow.group()["status"]["currentInstanceStatuses"]) == {"stopping"}
@@ -1179,8 +1167,7 @@ def test_a_slice_runs_out_and_its_group_stays(slow: Compute) -> None:
 
 
 def test_a_whole_slice_is_preempted(slow: Compute) -> None:
-    prepare_slice(slow, SPOT)
-    make_slice(slow)
+    make_slice(slow, SPOT)
     slow.later(100)
     slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
     assert slow.group()["status"]["currentInstanceStatuses"] == {"terminated": 4}
@@ -1194,8 +1181,7 @@ def test_a_whole_slice_is_preempted(slow: Compute) -> None:
 
 
 def test_a_slice_that_is_lost_while_it_is_created_waits_again(slow: Compute) -> None:
-    prepare_slice(slow, SPOT)
-    make_slice(slow)
+    make_slice(slow, SPOT)
     slow.later(20)
     assert slow.group()["status"]["currentInstanceStatuses"] == {"provisioning": 4}
     slow.cloud.control(f"nodes/local-project/{ZONE}/slice:preempt")
@@ -1222,7 +1208,6 @@ def test_a_creation_that_fails_late(slow: Compute) -> None:
 
 
 def test_an_instance_of_a_group_is_deleted_and_made_again_by_request(slow: Compute) -> None:
-    prepare_slice(slow)
     make_slice(slow)
     slow.later(100)
     name = slow.managed()[0]["name"]
@@ -1237,7 +1222,6 @@ def test_an_instance_of_a_group_is_deleted_and_made_again_by_request(slow: Compu
 
 
 def test_maintenance_of_one_vm_takes_the_whole_slice(slow: Compute) -> None:
-    prepare_slice(slow)
     make_slice(slow)
     slow.later(100)
     names = [each["name"] for each in slow.managed()]
@@ -1255,7 +1239,6 @@ def test_maintenance_of_one_vm_takes_the_whole_slice(slow: Compute) -> None:
 def test_a_restart_of_the_cloud_forgets_nothing(tmp_path: Any) -> None:
     cloud = Emulator(clock="manual", state_dir=str(tmp_path), delays={"create": 60.0})
     compute = Compute(cloud)
-    prepare_slice(compute)
     make_slice(compute)
     flex(compute, "one", 7200)
     compute.later(30)

@@ -60,9 +60,8 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[Emulator]:
-    emulator = Emulator()
-    yield emulator
-    emulator.stop()
+    with Emulator() as emulator:
+        yield emulator
 
 
 @pytest.fixture
@@ -74,9 +73,8 @@ def cloud(serving: Emulator) -> Emulator:
 @pytest.fixture
 def fresh() -> Iterator[Emulator]:
     """A cloud of its own for a test that lets time pass."""
-    emulator = Emulator()
-    yield emulator
-    emulator.stop()
+    with Emulator() as emulator:
+        yield emulator
 
 
 @pytest.fixture

@@ -111,8 +111,7 @@ def date_of(answer: requests.Response) -> datetime:
 
 def test_a_month_plays_in_seconds() -> None:
     begun = time.monotonic()
-    cloud = Emulator(clock="real", delays={"create": 86400.0})
-    try:
+    with Emulator(clock="real", delays={"create": 86400.0}) as cloud:
         first = date_of(list_nodes(cloud))
         assert abs(first.timestamp() - time.time()) < 60
         cloud.control("clock", {"speed": 1e6})
@@ -129,8 +128,6 @@ def test_a_month_plays_in_seconds() -> None:
         assert (made["state"], done["state"]) == ("CREATING", "READY")
         # However rarely anybody looks, it became ready when its time had come.
         assert done["at"] - made["at"] == pytest.approx(86400)
-    finally:
-        cloud.stop()
     assert time.monotonic() - begun < 30
 
 
@@ -145,8 +142,7 @@ def create(cloud: Emulator, name: str = "n1") -> None:
     "path", ["v2/projects/local-project/locations/-/nodes", "x", "_cloud/state"]
 )
 def test_every_answer_tells_the_clouds_time(path: str) -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         cloud.control("clock", {"advance": 1e8})
         now = cloud.control("clock", method="GET")
         answer = requests.get(f"{cloud.url}{path}", timeout=30)
@@ -154,13 +150,10 @@ def test_every_answer_tells_the_clouds_time(path: str) -> None:
         assert answer.headers["Date"].endswith(" GMT")
         assert len(answer.raw.headers.getlist("Date")) == 1
         assert datetime.fromisoformat(now["time"]).timestamp() == pytest.approx(now["now"])
-    finally:
-        cloud.stop()
 
 
 def test_clock_and_faults_survive_a_restart(tmp_path: Path) -> None:
-    cloud = Emulator(state_dir=str(tmp_path), clock="real")
-    try:
+    with Emulator(state_dir=str(tmp_path), clock="real") as cloud:
         cloud.control("clock", {"mode": "manual", "advance": 1e6})
         cloud.fault("unavailable", count=3, after=1000)
         cloud.fault("busy", probability=0.5, seed=4, seconds=50)
@@ -176,8 +169,6 @@ def test_clock_and_faults_survive_a_restart(tmp_path: Path) -> None:
         assert after["clock"] == before["clock"]
         assert after["faults"] == before["faults"]
         assert [(fault["kind"], fault["hits"]) for fault in after["faults"]] == [("unavailable", 1)]
-    finally:
-        cloud.stop()
 
 
 def test_requests_are_counted_by_method(cloud: Emulator) -> None:
@@ -204,8 +195,7 @@ def test_the_history_can_be_read_on(cloud: Emulator) -> None:
 
 
 def test_how_long_things_take_is_said_while_it_runs(tmp_path: Path) -> None:
-    cloud = Emulator(clock="manual", state_dir=str(tmp_path))
-    try:
+    with Emulator(clock="manual", state_dir=str(tmp_path)) as cloud:
         assert cloud.control("delays", method="GET")["create"] == 1
         cloud.control("delays", {"create": 100, "create:v4": "200", "create:v4-8": 300})
         create(cloud)
@@ -221,8 +211,6 @@ def test_how_long_things_take_is_said_while_it_runs(tmp_path: Path) -> None:
         cloud.stop()
         cloud.start()
         assert cloud.control("delays", method="GET")["create:v4"] == 200
-    finally:
-        cloud.stop()
 
 
 def test_health_and_maintenance_by_hand(cloud: Emulator, node: str) -> None:

@@ -172,8 +172,7 @@ def test_a_node_is_known_by_its_type_later_on(cloud: Emulator) -> None:
 
 
 def test_from_when_until_when() -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         cloud.fault("unavailable", after=100, lasts=50)
         seen = []
         for _ in range(4):
@@ -181,14 +180,11 @@ def test_from_when_until_when() -> None:
             cloud.control("clock", {"advance": 50})
         assert seen == [200, 200, 503, 200]
         assert cloud.control("faults", method="GET")["faults"] == []
-    finally:
-        cloud.stop()
 
 
 def test_what_was_due_while_a_fault_was_on_meets_it_later_too() -> None:
     """No request for an hour; this one still waited for the ten minutes without capacity."""
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         cloud.fault("stock_out", seconds=600)
         spec = {"parent": ZONE, "nodeId": "n1", "node": BODY}
         query = {"queuedResourceId": "q1"}
@@ -200,8 +196,6 @@ def test_what_was_due_while_a_fault_was_on_meets_it_later_too() -> None:
         at = {event["state"]: event["at"] for event in events if event["what"] == "queued"}
         assert 600 <= at["PROVISIONING"] - at["CREATING"] < 660
         assert cloud.control("faults", method="GET")["faults"] == []
-    finally:
-        cloud.stop()
 
 
 @pytest.mark.parametrize(
@@ -256,15 +250,12 @@ def test_a_rate_is_the_methods(cloud: Emulator, http: str, path: str, request_na
 
 
 def test_a_rate_that_can_be_kept() -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         cloud.fault("rate_limit", per_minute=3)
         codes = [call(cloud, "GET", f"{ZONE}/nodes").status_code for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
         cloud.control("clock", {"advance": 60})
         assert call(cloud, "GET", f"{ZONE}/nodes").status_code == 200
-    finally:
-        cloud.stop()
 
 
 def test_a_quota_counts_what_exists_dead_or_alive(cloud: Emulator) -> None:
@@ -323,8 +314,7 @@ def with_token(cloud: Emulator, token: str) -> requests.Response:
 
 
 def test_tokens_grow_old() -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         cloud.control("auth", {"required": True})
         cloud.fault("token_expired", older_than=3600)
         assert with_token(cloud, "one").status_code == 200
@@ -333,8 +323,6 @@ def test_tokens_grow_old() -> None:
         assert error_of(refused)["details"][0]["reason"] == "ACCESS_TOKEN_EXPIRED"
         assert 'error="invalid_token"' in refused.headers["WWW-Authenticate"]
         assert with_token(cloud, "two").status_code == 200
-    finally:
-        cloud.stop()
 
 
 def test_one_token_is_taken_back(cloud: Emulator) -> None:
@@ -396,8 +384,7 @@ def test_zones_that_cannot_be_reached(cloud: Emulator, collection: str, zone: st
 
 
 def test_what_was_created_cannot_be_seen_at_first() -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         cloud.fault("invisible", seconds=40, count=1)
         create(cloud, "a")
         create(cloud, "b")
@@ -409,8 +396,6 @@ def test_what_was_created_cannot_be_seen_at_first() -> None:
         cloud.control("clock", {"advance": 1})
         assert get(cloud, f"{ZONE}/nodes/a")["state"] == "READY"
         assert len(get(cloud, f"{ALL}/nodes")["nodes"]) == 2
-    finally:
-        cloud.stop()
 
 
 def test_the_projects_number_in_every_name(cloud: Emulator) -> None:
@@ -446,8 +431,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("kind", "options", "code", "text"), FAILURES)
 def test_creations_that_fail(kind: str, options: dict[str, Any], code: int, text: str) -> None:
-    cloud = Emulator(clock="manual", delays={"create": 90, "fail": 60})
-    try:
+    with Emulator(clock="manual", delays={"create": 90, "fail": 60}) as cloud:
         cloud.fault(kind, count=1, **options)
         begun = create(cloud)
         cloud.control("clock", {"advance": options.get("seconds", 60) - 1})
@@ -458,8 +442,6 @@ def test_creations_that_fail(kind: str, options: dict[str, Any], code: int, text
         assert error["code"] == code
         assert error["message"].startswith(text)
         assert call(cloud, "GET", f"{ZONE}/nodes/n1").status_code == 404
-    finally:
-        cloud.stop()
 
 
 @pytest.mark.parametrize(
@@ -489,15 +471,12 @@ def test_without_capacity_for_one_type(cloud: Emulator) -> None:
 
 @pytest.mark.parametrize(("hold", "state"), [(False, "READY"), (True, "CREATING")])
 def test_an_operation_that_never_ends(hold: bool, state: str) -> None:
-    cloud = Emulator(clock="manual")
-    try:
+    with Emulator(clock="manual") as cloud:
         cloud.fault("stuck_operation", hold=hold)
         begun = create(cloud).json()["name"]
         cloud.control("clock", {"advance": 30 * 86400})
         assert get(cloud, begun)["done"] is False
         assert get(cloud, f"{ZONE}/nodes/n1")["state"] == state
-    finally:
-        cloud.stop()
 
 
 def test_busy(cloud: Emulator) -> None:
@@ -596,14 +575,11 @@ def test_a_connection_that_is_closed(cloud: Emulator, when: str, status: int) ->
 
 
 def test_a_slow_answer_is_slow_by_the_clouds_clock() -> None:
-    cloud = Emulator(clock="real", speed=100)
-    try:
+    with Emulator(clock="real", speed=100) as cloud:
         cloud.fault("slow", seconds=60)
         begun = time.monotonic()
         get(cloud, f"{ZONE}/nodes")
         assert 0.6 <= time.monotonic() - begun < 10
-    finally:
-        cloud.stop()
 
 
 def test_html_where_json_is_expected(cloud: Emulator) -> None:

@@ -150,12 +150,9 @@ def test_another_user_of_the_computer_is_refused(cloud: Emulator) -> None:
 
 @as_root
 def test_who_started_it_by_sudo_goes_on_as_himself() -> None:
-    cloud = Emulator(owners=owners({"SUDO_UID": str(NOBODY)}))
-    try:
+    with Emulator(owners=owners({"SUDO_UID": str(NOBODY)})) as cloud:
         assert as_user(NOBODY, f"{cloud.url}{NODES}?nodeId=n1", BODY).strip() == "200"
         assert as_user(NOBODY - 1, cloud.url + NODES).startswith("403 ")
-    finally:
-        cloud.stop()
 
 
 @pytest.fixture(params=["netlink", "proc"])
@@ -224,10 +221,7 @@ def test_the_server_has_the_gate_before_the_metadata(monkeypatch: pytest.MonkeyP
         made(self, app, *checks)
 
     monkeypatch.setattr(Gate, "__init__", note)
-    cloud = Emulator()
-    try:
+    with Emulator() as cloud:
         assert len(seen) == len(cloud.server._servers) == 3
         assert [each.config.app for each in cloud.server._servers] == seen
         assert not any(each.config.proxy_headers for each in cloud.server._servers)
-    finally:
-        cloud.stop()

@@ -158,8 +158,7 @@ def test_lists_come_in_pages(cloud: Emulator) -> None:
 
 
 def test_what_is_there_outlives_the_server_but_no_token_does(tmp_path: Any) -> None:
-    cloud = Emulator(state_dir=str(tmp_path))
-    try:
+    with Emulator(state_dir=str(tmp_path)) as cloud:
         cloud.control("github", {"accounts": [{"token": "ghp_secret", "login": "alice"}]})
         ask(cloud, "POST", "/user/keys", "ghp_secret", json={"title": "t", "key": KEY})
         cloud.stop()
@@ -167,8 +166,6 @@ def test_what_is_there_outlives_the_server_but_no_token_does(tmp_path: Any) -> N
         keys = cloud.control("github", method="GET")["keys"]
         assert [key["title"] for key in keys] == ["t"]
         assert ask(cloud, "GET", "/user/keys", "ghp_secret").status_code == 200
-    finally:
-        cloud.stop()
     assert not [p for p in tmp_path.iterdir() if p.is_file() and b"ghp_secret" in p.read_bytes()]
 
 

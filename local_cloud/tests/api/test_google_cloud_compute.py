@@ -196,8 +196,7 @@ def test_what_is_offered(cloud: Emulator) -> None:
 
 def test_an_operation_is_waited_for_where_time_passes() -> None:
     """By itself the library waits at Google, whatever the endpoint of its client is."""
-    cloud = Emulator(clock="real")
-    try:
+    with Emulator(clock="real") as cloud:
         instances = waits_here(cloud, client(cloud, compute_v1.InstancesClient))
         there = {"project": PROJECT, "zone": V6E}
         wanted = compute_v1.Instance(
@@ -218,8 +217,6 @@ def test_an_operation_is_waited_for_where_time_passes() -> None:
         instances.set_labels(**there, instance="one", **request).result(60)
         assert instances.get(**there, instance="one").labels == {"a": "b"}
         instances.delete(**there, instance="one").result(60)
-    finally:
-        cloud.stop()
 
 
 def test_every_change_is_done_at_once_where_time_is_immediate(cloud: Emulator) -> None:

@@ -16,9 +16,8 @@ State = tpu_v2.QueuedResourceState.State
 
 @pytest.fixture
 def cloud() -> Iterator[Emulator]:
-    emulator = Emulator(grpc_port=0)
-    yield emulator
-    emulator.stop()
+    with Emulator(grpc_port=0) as emulator:
+        yield emulator
 
 
 @pytest.fixture(params=["rest", "grpc"])

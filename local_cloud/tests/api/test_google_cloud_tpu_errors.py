@@ -22,9 +22,8 @@ Act = Callable[[tpu_v2.TpuClient], Any]
 
 @pytest.fixture
 def cloud() -> Iterator[Emulator]:
-    emulator = Emulator(grpc_port=0)
-    yield emulator
-    emulator.stop()
+    with Emulator(grpc_port=0) as emulator:
+        yield emulator
 
 
 @pytest.fixture(params=["rest", "grpc"])

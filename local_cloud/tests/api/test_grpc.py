@@ -36,9 +36,8 @@ REQUEST_ID = "6f0f0d3c-7e0d-4a1f-9f0e-1c9d7f6f2a11"
 
 @pytest.fixture
 def cloud() -> Iterator[Emulator]:
-    emulator = Emulator(grpc_port=0)
-    yield emulator
-    emulator.stop()
+    with Emulator(grpc_port=0) as emulator:
+        yield emulator
 
 
 @pytest.fixture

@@ -53,8 +53,7 @@ def test_half_of_a_surrogate_pair_is_no_character(
 
 
 def test_a_cloud_that_stored_such_a_character_heals(tmp_path: Path) -> None:
-    cloud = Emulator(state_dir=str(tmp_path))
-    try:
+    with Emulator(state_dir=str(tmp_path)) as cloud:
         url = f"{cloud.url}{NODES}"
         asked = {**BODY, "description": "poison"}
         requests.post(url, params={"nodeId": "n1"}, json=asked, timeout=30).raise_for_status()
@@ -73,8 +72,6 @@ def test_a_cloud_that_stored_such_a_character_heals(tmp_path: Path) -> None:
             assert "poison" not in answer.text
         found = requests.get(f"{cloud.url}{NODES}/n1", timeout=30).json()
         assert found["description"] == "x\ufffdy"
-    finally:
-        cloud.stop()
 
 
 @pytest.mark.parametrize("path", [f"{NODES}?nodeId=n1", INSTANCES])

@@ -169,14 +169,11 @@ def test_another_server_goes_on_where_one_stopped(tmp_path: Path) -> None:
     begun = create(first).json()["name"]
     node = get(first, f"v2/{ZONE}/nodes/n1").json()
     first.stop()
-    second = Emulator(state_dir=str(tmp_path))
-    try:
+    with Emulator(state_dir=str(tmp_path)) as second:
         assert get(second, f"v2/{ZONE}/nodes/n1").json() == node
         assert get(second, f"v2/{begun}").json()["done"] is True
         seen = second.control("state", method="GET")["nodes"][0]
         assert seen["workers"][0]["power"] == "running"
-    finally:
-        second.stop()
 
 
 class Process:

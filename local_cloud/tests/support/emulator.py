@@ -7,7 +7,7 @@ import os
 import threading
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import requests
 
@@ -63,6 +63,12 @@ class Emulator:
         """Stop serving; what has a state_dir can be started again."""
         self.server.stop()
         self._thread.join(20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def control(self, path: str, body: dict[str, Any] | None = None, method: str = "POST") -> Any:
         """Ask the control interface."""

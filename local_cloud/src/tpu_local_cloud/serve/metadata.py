@@ -368,12 +368,12 @@ class Tokens:
         valid = ends > self._cloud.clock.now()
         return Caller("account", email, tuple(scopes)) if valid else None
 
-    def who(self, token: str) -> Caller:
-        """Return whose token it is, or raise unauthenticated."""
+    def who(self, token: str) -> tuple[str, list[str]]:
+        """Return the owner of a token; raise if it is invalid or expired."""
         caller = self.caller(token)
         if caller is None:
             raise unauthenticated()
-        return caller
+        return caller.email, list(caller.scopes)
 
 
 class MetadataApp:
@@ -428,10 +428,9 @@ class MetadataApp:
         """Pass a request on to Secret Manager, which machines reach only here."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
-            caller = self.tokens.who(token if scheme == "Bearer" else "")
+            email, scopes = self.tokens.who(token if scheme == "Bearer" else "")
             path = request.scope["raw_path"].decode().partition("?")[0]
-            asked = (self.cloud, path, caller.email, list(caller.scopes))
-            answer = await asyncio.to_thread(google.answer_machine, *asked)
+            answer = await asyncio.to_thread(google.answer_machine, self.cloud, path, email, scopes)
             status = 200
         except ApiError as error:
             status, answer = error.http, error.body()

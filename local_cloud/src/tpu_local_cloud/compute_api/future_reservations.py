@@ -27,15 +27,9 @@ SHORTEST, LONGEST = DAY, 90 * DAY
 # How many chips a request in calendar mode may be for.
 CHIPS = (1, *(2**power for power in range(2, 11)))
 _KEPT = (
-    "aggregateReservation",
-    "autoDeleteAutoCreatedReservations",
-    "deploymentType",
-    "description",
-    "namePrefix",
-    "schedulingType",
-    "shareSettings",
-    "specificReservationRequired",
-    "specificSkuProperties",
+    *("aggregateReservation", "autoDeleteAutoCreatedReservations", "deploymentType"),
+    *("description", "namePrefix", "schedulingType", "shareSettings"),
+    *("specificReservationRequired", "specificSkuProperties"),
 )
 
 

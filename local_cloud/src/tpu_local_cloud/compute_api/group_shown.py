@@ -14,19 +14,8 @@ from ..model.shared.records import NodeRecord
 from .times import of_stamp
 
 _ACTIONS = (
-    "none",
-    "creating",
-    "creatingWithoutRetries",
-    "recreating",
-    "refreshing",
-    "restarting",
-    "verifying",
-    "deleting",
-    "abandoning",
-    "stopping",
-    "suspending",
-    "starting",
-    "resuming",
+    *("none", "creating", "creatingWithoutRetries", "recreating", "refreshing", "restarting"),
+    *("verifying", "deleting", "abandoning", "stopping", "suspending", "starting", "resuming"),
 )
 # In these states the bulk operation that creates all instances is in progress.
 _IN_PROGRESS = ("PENDING", "CREATING")

@@ -23,13 +23,8 @@ COLLECTION = "instanceGroupManagers"
 ONE_ZONE = "ANY_SINGLE_ZONE"
 # What a client may say of a group and gets back as it is.
 _KEPT = (
-    "description",
-    "distributionPolicy",
-    "instanceLifecyclePolicy",
-    "namedPorts",
-    "resourcePolicies",
-    "targetSizePolicy",
-    "updatePolicy",
+    *("description", "distributionPolicy", "instanceLifecyclePolicy", "namedPorts"),
+    *("resourcePolicies", "targetSizePolicy", "updatePolicy"),
 )
 
 

@@ -19,17 +19,9 @@ SHORTEST_RUN, LONGEST_RUN = 600.0, 7 * 86400.0
 LONGEST_WAIT = 7200.0
 # What the API keeps of the request as it is.
 _KEPT = (
-    "advancedMachineFeatures",
-    "canIpForward",
-    "deletionProtection",
-    "description",
-    "disks",
-    "networkInterfaces",
-    "reservationAffinity",
-    "scheduling",
-    "serviceAccounts",
-    "shieldedInstanceConfig",
-    "tags",
+    *("advancedMachineFeatures", "canIpForward", "deletionProtection", "description", "disks"),
+    *("networkInterfaces", "reservationAffinity", "scheduling", "serviceAccounts"),
+    *("shieldedInstanceConfig", "tags"),
 )
 
 

@@ -13,13 +13,8 @@ COLLECTION = "reservations"
 # In what is stored: the VMs that use a place, as the model notes them.
 USERS = "users"
 _KEPT = (
-    "description",
-    "specificReservation",
-    "aggregateReservation",
-    "deploymentType",
-    "schedulingType",
-    "shareSettings",
-    "deleteAtTime",
+    *("description", "specificReservation", "aggregateReservation", "deploymentType"),
+    *("schedulingType", "shareSettings", "deleteAtTime"),
 )
 
 

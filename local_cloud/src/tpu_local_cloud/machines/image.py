@@ -29,33 +29,10 @@ UBUNTU = "ubuntu:22.04"
 # Packages to boot and reach a machine, and those of an Ubuntu server image, from its metapackages
 # ubuntu-server and ubuntu-standard.
 PACKAGES = (
-    "byobu",
-    "ca-certificates",
-    "curl",
-    "dbus",
-    "hostname",
-    "htop",
-    "iproute2",
-    "iptables",
-    "iputils-ping",
-    "kmod",
-    "less",
-    "libnss-myhostname",
-    "libpam-systemd",
-    "lsof",
-    "netbase",
-    "nftables",
-    "openssh-server",
-    "procps",
-    "python3",
-    "python3-apt",
-    "rsync",
-    "sudo",
-    "systemd",
-    "systemd-sysv",
-    "tmux",
-    "tzdata",
-    "udev",
+    *("byobu", "ca-certificates", "curl", "dbus", "hostname", "htop", "iproute2", "iptables"),
+    *("iputils-ping", "kmod", "less", "libnss-myhostname", "libpam-systemd", "lsof", "netbase"),
+    *("nftables", "openssh-server", "procps", "python3", "python3-apt", "rsync", "sudo"),
+    *("systemd", "systemd-sysv", "tmux", "tzdata", "udev"),
 )
 _SLIM = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 # With file capabilities, because ping would otherwise need root.

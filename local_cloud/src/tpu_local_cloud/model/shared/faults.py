@@ -96,19 +96,8 @@ WHEN = ("before", "after")
 """Whether an answer is lost before the work is done, as where none says so, or after it."""
 # Properties that identify a place. A method is a name such as nodes.create, or HTTP's such as POST.
 PLACES = (
-    "accelerator_type",
-    "bucket",
-    "method",
-    "node",
-    "object",
-    "permission",
-    "queued",
-    "service",
-    "tier",
-    "verb",
-    "version",
-    "worker",
-    "zone",
+    *("accelerator_type", "bucket", "method", "node", "object", "permission", "queued"),
+    *("service", "tier", "verb", "version", "worker", "zone"),
 )
 
 

@@ -65,21 +65,6 @@ UPDATABLE = {
     "data_disks": "dataDisks",
     "network_config.enable_external_ips": "networkConfig",
 }
-
-
-# Of Compute Engine's resources, those that clients send.
-RESOURCES = {
-    "Disk",
-    "Firewall",
-    "FutureReservation",
-    "Instance",
-    "InstanceGroupManager",
-    "InstanceTemplate",
-    "Network",
-    "Reservation",
-    "ResourcePolicy",
-    "Subnetwork",
-}
 # Of Compute Engine's API only v1 is here: what alpha and beta add is not checked.
 COMPUTE = "compute.v1"
 
@@ -148,6 +133,15 @@ def _spec(version: str, owner: str, name: str, said: dict[str, Any]) -> Spec:
 
 
 @functools.cache
+def _made(version: str) -> frozenset[str]:
+    """Return the messages of the resources that clients make."""
+    making = (
+        said for name, said in methods(version).items() if name.endswith((".insert", ".create"))
+    )
+    return frozenset(said["request"]["$ref"] for said in making)
+
+
+@functools.cache
 def output_only(version: str, name: str) -> frozenset[str]:
     """Return the fields that clients may not set, and those that are ignored."""
     properties = document(version)["schemas"][name].get("properties", {})
@@ -182,8 +176,7 @@ def _message(body: Any, fields: dict[str, Spec], where: str, reading: _Reading) 
     names = {snake(name): name for name in fields} | {name: name for name in fields}
     # Clients send whole nodes back; fields that they cannot set are ignored.
     passed_over: frozenset[str] = frozenset()
-    schemas = document(reading.version)["schemas"]
-    for resource in schemas.keys() & (RESOURCES | {"Node", "QueuedResource"}):
+    for resource in _made(reading.version):
         if fields is message(reading.version, resource):
             passed_over = output_only(reading.version, resource)
     parsed: dict[str, Any] = {}

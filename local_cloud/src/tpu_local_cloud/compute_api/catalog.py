@@ -76,7 +76,7 @@ def list_machine_types(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the machine types of a zone."""
     zone = zone_of(cloud, call)
     shown = [_machine_type(cloud, zone, name) for name in machine_types_in(zone)]
-    return lists.page(cloud, call, "compute#machineTypeList", f"zones/{zone}/machineTypes", shown)
+    return lists.page(cloud, call, f"zones/{zone}/machineTypes", shown)
 
 
 def all_machine_types(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -86,27 +86,24 @@ def all_machine_types(cloud: Cloud, call: Call) -> dict[str, Any]:
         for zone in catalog.ALL_ZONES
         for name in machine_types_in(zone)
     ]
-    kind = "compute#machineTypeAggregatedList"
-    return lists.aggregated(cloud, call, kind, "machineTypes", all_zones(), shown)
+    return lists.aggregated(cloud, call, "machineTypes", shown)
 
 
 def list_accelerator_types(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List no accelerator types: TPUs are part of their machine types."""
     zone = zone_of(cloud, call)
-    return lists.page(cloud, call, "compute#acceleratorTypeList", f"zones/{zone}/acceleratorTypes",
-                      [])  # fmt: skip
+    return lists.page(cloud, call, f"zones/{zone}/acceleratorTypes", [])
 
 
 def all_accelerator_types(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List no accelerator types in any zone."""
-    kind = "compute#acceleratorTypeAggregatedList"
-    return lists.aggregated(cloud, call, kind, "acceleratorTypes", all_zones(), [])
+    return lists.aggregated(cloud, call, "acceleratorTypes", [])
 
 
 def list_zones(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the zones."""
     shown = [_zone(cloud, zone) for zone in catalog.ALL_ZONES]
-    return lists.page(cloud, call, "compute#zoneList", "zones", shown)
+    return lists.page(cloud, call, "zones", shown)
 
 
 def get_zone(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -119,7 +116,7 @@ def get_zone(cloud: Cloud, call: Call) -> dict[str, Any]:
 def list_regions(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the regions."""
     shown = [_region(cloud, region) for region in catalog.REGIONS]
-    return lists.page(cloud, call, "compute#regionList", "regions", shown)
+    return lists.page(cloud, call, "regions", shown)
 
 
 def get_region(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -132,7 +129,7 @@ def get_region(cloud: Cloud, call: Call) -> dict[str, Any]:
 def list_images(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the public images; the cloud's project has none of its own."""
     shown = [] if call["project"] else _images()
-    answer = lists.page(cloud, call, "compute#imageList", "global/images", shown)
+    answer = lists.page(cloud, call, "global/images", shown)
     if call["project"]:
         return answer
     of = f"projects/{IMAGE_PROJECT}/global/images"
@@ -192,11 +189,6 @@ def stable_id(*words: str) -> str:
     """Return the id of something that Google made: always the same."""
     digest = hashlib.sha256("/".join(words).encode()).digest()
     return str(int.from_bytes(digest[:8], "big") >> 1 | 1 << 60)
-
-
-def all_zones() -> list[str]:
-    """Return the scopes of all zones."""
-    return [f"zones/{zone}" for zone in catalog.ALL_ZONES]
 
 
 def _shape(name: str) -> _Shape:

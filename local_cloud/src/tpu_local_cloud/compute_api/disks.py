@@ -62,14 +62,13 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the disks of a zone."""
     zone = catalog.zone_of(cloud, call)
     found = [show(cloud, *each) for each in _all(cloud) if each[0]["zone"] == zone]
-    return lists.of_zone(cloud, call, "compute#diskList", "disks", found)
+    return lists.of_zone(cloud, call, "disks", found)
 
 
 def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the disks of all zones, by zone."""
     found = [(f"zones/{each[0]['zone']}", show(cloud, *each)) for each in _all(cloud)]
-    kind = "compute#diskAggregatedList"
-    return lists.aggregated(cloud, call, kind, "disks", catalog.all_zones(), found)
+    return lists.aggregated(cloud, call, "disks", found)
 
 
 def _all(cloud: Cloud) -> list[tuple[dict[str, Any], list[str]]]:
@@ -131,7 +130,7 @@ def types(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the types of disks of a zone."""
     zone = catalog.zone_of(cloud, call)
     found = [_type(cloud, zone, name) for name in sorted(TYPES)]
-    return lists.of_zone(cloud, call, "compute#diskTypeList", "diskTypes", found)
+    return lists.of_zone(cloud, call, "diskTypes", found)
 
 
 def one_type(cloud: Cloud, call: Call) -> dict[str, Any]:

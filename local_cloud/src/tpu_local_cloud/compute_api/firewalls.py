@@ -39,7 +39,7 @@ def get(cloud: Cloud, call: Call) -> dict[str, Any]:
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the rules."""
     found = [show(cloud, rule) for rule in cloud.around.firewalls]
-    return lists.page(cloud, call, "compute#firewallList", "global/firewalls", found)
+    return lists.page(cloud, call, "global/firewalls", found)
 
 
 def patch(cloud: Cloud, call: Call) -> dict[str, Any]:

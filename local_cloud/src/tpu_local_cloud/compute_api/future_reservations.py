@@ -165,6 +165,5 @@ FUTURE = Kept(
     _show,
     _refuse_deletion,
     _made,
-    ("sListResponse", "sAggregatedListResponse"),
 )
 METHODS = [*FUTURE.methods(), *methods({f"{COLLECTION}.cancel": cancel})]

@@ -211,18 +211,15 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 def _page(cloud: Cloud, call: Call, collection: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a page of the list of a zone or region."""
-    one = collection[:-1]
     if not call["region"]:
-        return lists.of_zone(cloud, call, f"compute#{one}List", collection, found)
-    kind = f"compute#region{one[0].upper()}{one[1:]}List"
-    return lists.page(cloud, call, kind, f"regions/{call['region']}/{collection}", found)
+        return lists.of_zone(cloud, call, collection, found)
+    return lists.page(cloud, call, f"regions/{call['region']}/{collection}", found)
 
 
 def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the groups of all zones and regions."""
     found = [(node.scope, group_shown.show(cloud, node)) for node in cloud.compute.groups()]
-    kind = "compute#instanceGroupManagerAggregatedList"
-    return lists.aggregated(cloud, call, kind, COLLECTION, catalog.all_zones(), found)
+    return lists.aggregated(cloud, call, COLLECTION, found)
 
 
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -312,9 +309,8 @@ def no_resize_requests(cloud: Cloud, call: Call) -> dict[str, Any]:
 def resize_requests(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List no resize requests, because there can be none."""
     node = _group(cloud, call)
-    of = "regionInstanceGroupManager" if call["region"] else "instanceGroupManager"
     place = f"{node.scope}/{COLLECTION}/{node.name}/resizeRequests"
-    return lists.page(cloud, call, f"compute#{of}ResizeRequestList", place, [])
+    return lists.page(cloud, call, place, [])
 
 
 def no_resize_request(cloud: Cloud, call: Call) -> dict[str, Any]:

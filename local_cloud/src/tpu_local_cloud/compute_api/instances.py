@@ -102,14 +102,13 @@ def get(cloud: Cloud, call: Call) -> dict[str, Any]:
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the instances of a zone."""
     found = [show(cloud, *at) for at in cloud.compute.instances(catalog.zone_of(cloud, call))]
-    return lists.of_zone(cloud, call, "compute#instanceList", "instances", found)
+    return lists.of_zone(cloud, call, "instances", found)
 
 
 def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the instances of all zones, by zone."""
     found = [(f"zones/{at[0].zone}", show(cloud, *at)) for at in cloud.compute.instances()]
-    kind = "compute#instanceAggregatedList"
-    return lists.aggregated(cloud, call, kind, "instances", catalog.all_zones(), found)
+    return lists.aggregated(cloud, call, "instances", found)
 
 
 def delete(cloud: Cloud, call: Call) -> dict[str, Any]:

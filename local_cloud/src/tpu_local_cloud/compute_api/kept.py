@@ -43,7 +43,6 @@ class Kept:
     """Raises why it cannot be deleted, if so."""
     made: Callable[[Cloud, Document], None] = _nothing_more
     """Does what follows when one is made."""
-    list_kinds: tuple[str, str] = ("List", "AggregatedList")
 
     def insert(self, cloud: Cloud, call: Call) -> Document:
         """Make a resource."""
@@ -70,8 +69,7 @@ class Kept:
         """List the resources of a scope."""
         scope = catalog.scope_of(cloud, call)
         found = [self.shown(cloud, each) for each in self.all(cloud) if each["scope"] == scope]
-        kind = self.kind + self.list_kinds[0]
-        return lists.page(cloud, call, kind, f"{scope}/{self.collection}", found)
+        return lists.page(cloud, call, f"{scope}/{self.collection}", found)
 
     def aggregated(self, cloud: Cloud, call: Call) -> Document:
         """List the resources of all scopes."""
@@ -79,11 +77,10 @@ class Kept:
         scopes = {
             "global": ["global"],
             "regions": [f"regions/{region}" for region in places.REGIONS],
-            "zones": catalog.all_zones(),
+            "zones": lists.ZONES,
         }
         within = [scope for place in self.places for scope in scopes[place]]
-        kind = self.kind + self.list_kinds[1]
-        return lists.aggregated(cloud, call, kind, self.collection, within, found)
+        return lists.aggregated(cloud, call, self.collection, found, within)
 
     def delete(self, cloud: Cloud, call: Call) -> Document:
         """Delete a resource that nothing needs."""

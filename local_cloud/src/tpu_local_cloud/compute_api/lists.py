@@ -12,10 +12,13 @@ from ..google import operations
 from ..google.answers import Call
 from ..model.cloud import Cloud
 from ..model.shared import catalog
+from ..model.shared.schema import COMPUTE, document, methods
 from ..tpu_api import list_filter
 from ..tpu_api.call import paged
 
 LARGEST_PAGE = 500
+# The scopes of all zones.
+ZONES = tuple(f"zones/{zone}" for zone in catalog.ALL_ZONES)
 Document = dict[str, Any]
 # `field eq value`, in parentheses if there are several; the value is a regular expression.
 _TERM = re.compile(
@@ -25,37 +28,34 @@ _TERM = re.compile(
 _OLD = re.compile(r"[\w.-]+\s+(?:eq|ne)(?:\s|$)")
 
 
-def page(cloud: Cloud, call: Call, kind: str, place: str, shown: Iterable[Document]) -> Document:
+def page(cloud: Cloud, call: Call, place: str, shown: Iterable[Document]) -> Document:
     """Return one page of a list at a place such as `zones/Z/machineTypes`."""
     found = kept(call, list(shown))
     return {
-        "kind": kind,
+        "kind": _kind(call.base),
         "id": f"projects/{cloud.project}/{place}",
         **_paged(call, found, "items"),
         "selfLink": operations.link(cloud, place),
     }
 
 
-def of_zone(
-    cloud: Cloud, call: Call, kind: str, collection: str, shown: Iterable[Document]
-) -> Document:
+def of_zone(cloud: Cloud, call: Call, collection: str, shown: Iterable[Document]) -> Document:
     """Return one page of what a zone has; one that cannot be reached is a warning or a failure."""
     scope = f"zones/{call['zone']}"
     place = f"{scope}/{collection}"
     if not unreachable(cloud, [scope], f"{collection}.list"):
-        return page(cloud, call, kind, place, shown)
+        return page(cloud, call, place, shown)
     if not is_true(call, "returnPartialSuccess"):
         raise unavailable([scope])
-    return {**page(cloud, call, kind, place, []), "warning": not_reached(scope)}
+    return {**page(cloud, call, place, []), "warning": not_reached(scope)}
 
 
 def aggregated(
     cloud: Cloud,
     call: Call,
-    kind: str,
     collection: str,
-    scopes: Iterable[str],
     shown: Iterable[tuple[str, Document]],
+    scopes: Iterable[str] = ZONES,
 ) -> Document:
     """Return one page of what is in all scopes, given as (scope, resource).
 
@@ -65,7 +65,7 @@ def aggregated(
     within = list(scopes)
     if is_true(call, "includeAllScopes"):
         within += ["global", *(f"regions/{r}" for r in catalog.REGIONS)]
-        within += [f"zones/{zone}" for zone in catalog.ALL_ZONES]
+        within += ZONES
     lost = unreachable(cloud, within, f"{collection}.aggregatedList")
     if lost and not is_true(call, "returnPartialSuccess"):
         raise unavailable(lost)
@@ -80,13 +80,19 @@ def aggregated(
     items |= {scope: {"warning": not_reached(scope)} for scope in lost}
     place = f"aggregated/{collection}"
     return {
-        "kind": kind,
+        "kind": _kind(call.base),
         "id": f"projects/{cloud.project}/{place}",
         "items": items,
         **answer,
         **({"unreachables": lost} if lost else {}),
         "selfLink": operations.link(cloud, place),
     }
+
+
+def _kind(method: str) -> Any:
+    """Return what the document calls the answer of a method that lists."""
+    answered = methods(COMPUTE)[method]["response"]["$ref"]
+    return document(COMPUTE)["schemas"][answered]["properties"]["kind"]["default"]
 
 
 def _place(each: tuple[str, Document]) -> tuple[str, str]:

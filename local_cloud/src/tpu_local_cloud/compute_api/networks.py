@@ -21,7 +21,7 @@ from .methods import methods
 def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the networks."""
     found = [_network(cloud, name) for name in networks.names(cloud)]
-    return lists.page(cloud, call, "compute#networkList", "global/networks", found)
+    return lists.page(cloud, call, "global/networks", found)
 
 
 def get(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def subnetworks(cloud: Cloud, call: Call) -> dict[str, Any]:
     region = catalog.region_of(cloud, call)
     found = [_subnetwork(cloud, region, each) for each in networks.subnetworks_in(cloud, region)]
     place = f"regions/{region}/subnetworks"
-    return lists.page(cloud, call, "compute#subnetworkList", place, found)
+    return lists.page(cloud, call, place, found)
 
 
 def subnetwork(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -162,8 +162,7 @@ def all_subnetworks(cloud: Cloud, call: Call) -> dict[str, Any]:
         for region in places.REGIONS
         for name in networks.subnetworks_in(cloud, region)
     ]
-    kind = "compute#subnetworkAggregatedList"
-    return lists.aggregated(cloud, call, kind, "subnetworks", scopes, found)
+    return lists.aggregated(cloud, call, "subnetworks", found, scopes)
 
 
 def _named(cloud: Cloud, call: Call) -> str:

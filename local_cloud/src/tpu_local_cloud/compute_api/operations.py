@@ -11,7 +11,7 @@ from ..google import operations as soon_done
 from ..google.answers import Call
 from ..model.cloud import Cloud
 from ..model.shared.records import OperationRecord
-from . import catalog, lists
+from . import lists
 from .methods import methods
 from .times import of_stamp
 
@@ -147,14 +147,13 @@ def listed(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the operations of a zone, a region or the project."""
     scope = soon_done.scope_of(call)
     found = _all(cloud, scope)
-    return lists.page(cloud, call, "compute#operationList", f"{scope}/operations", found)
+    return lists.page(cloud, call, f"{scope}/operations", found)
 
 
 def aggregated(cloud: Cloud, call: Call) -> dict[str, Any]:
     """List the operations of all zones and regions."""
     found = [(_scope_of(each), each) for each in _all(cloud)]
-    kind = "compute#operationAggregatedList"
-    return lists.aggregated(cloud, call, kind, "operations", catalog.all_zones(), found)
+    return lists.aggregated(cloud, call, "operations", found)
 
 
 def _scope_of(operation: dict[str, Any]) -> str:

@@ -29,11 +29,11 @@ def cloud() -> Cloud:
 
 
 def call(**query: str) -> Call:
-    return Call("GET", {}, query, b"")
+    return Call("GET", {}, query, b"", base="disks.list")
 
 
 def names(cloud: Cloud, **query: str) -> list[str]:
-    answer = lists.page(cloud, call(**query), "kind", "global/things", ITEMS)
+    answer = lists.page(cloud, call(**query), "global/things", ITEMS)
     return [item["name"] for item in answer.get("items", [])]
 
 
@@ -75,7 +75,7 @@ def test_order(cloud: Cloud) -> None:
 
 
 def test_pages(cloud: Cloud) -> None:
-    answer = lists.page(cloud, call(maxResults="2"), "kind", "global/things", ITEMS)
+    answer = lists.page(cloud, call(maxResults="2"), "global/things", ITEMS)
     assert [item["name"] for item in answer["items"]] == ["a", "ab"]
     assert names(cloud, maxResults="2", pageToken=answer["nextPageToken"]) == ["c"]
     with pytest.raises(ComputeError, match="maxResults"):
@@ -85,7 +85,7 @@ def test_pages(cloud: Cloud) -> None:
 def everything(cloud: Cloud, **query: str) -> dict[str, Any]:
     shown: list[tuple[str, lists.Document]] = [(HERE, {"name": "a"}), (THERE, {"name": "b"})]
     scopes = [HERE, THERE, "zones/us-east1-d"]
-    return lists.aggregated(cloud, call(**query), "kind", "things", scopes, shown)
+    return lists.aggregated(cloud, call(**query), "things", shown, scopes)
 
 
 def test_all_scopes_at_once(cloud: Cloud) -> None:

@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 from starlette.testclient import TestClient
 
-from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.serve.frontend import FrontEnd
 from tpu_local_cloud.serve.storage import StorageApp, of_machines, of_owner
 from tpu_local_cloud.storage_api.access import OWNER, Caller
@@ -30,7 +27,7 @@ class World:
     """A bucket with an object, and accounts that have tokens."""
 
     def __init__(self) -> None:
-        self.cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+        self.cloud = a_cloud()
         front = FrontEnd(self.cloud)
         self.scopes = (CLOUD,)
         self.owner = TestClient(StorageApp(front, of_owner(self.known)))

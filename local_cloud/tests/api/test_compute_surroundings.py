@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 import requests
+from clouds import a_cloud
 from compute_client import BOOT, FAMILY, HERE, IMAGE, LINK, ComputeClient
 from emulator import ROOT, Emulator
 
-from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.model.cloud import Cloud
 from tpu_local_cloud.model.shared import catalog, known_methods
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.serve.frontend import FrontEnd
 
 ZONE, REGION = "us-east5-a", "us-east5"
@@ -294,7 +291,7 @@ def test_what_google_has_and_the_local_cloud_has_not_is_named(
 
 
 def test_no_method_of_googles_looks_like_a_missing_page() -> None:
-    front = FrontEnd(Cloud(NoMachines(), Store(None), Clock("immediate")))
+    front = FrontEnd(a_cloud())
     for line in (known_methods.DOCUMENTS / "methods.txt").read_text().splitlines():
         _name, method, shape = line.split(" ")
         path = "/" + shape.replace("{v}", "v1").replace("{}", "x")

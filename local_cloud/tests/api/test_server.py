@@ -15,13 +15,10 @@ from typing import Any
 
 import pytest
 import requests
+from clouds import a_cloud
 from emulator import Emulator
 from ports import free_port
 
-from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.serve.metadata import tpu_env
 
 ZONE = f"projects/{Emulator.project}/locations/{Emulator.zone}"
@@ -299,7 +296,7 @@ def test_more_zones_are_listed_than_may_be_used(cloud: Emulator) -> None:
 
 
 def test_waits_are_googles_unless_they_are_made_short() -> None:
-    cloud = Cloud(NoMachines(), Store(None), Clock("manual"))
+    cloud = a_cloud("manual")
     created = cloud.create(Emulator.zone, "n1", BODY, "v2")
     cloud.clock.advance(60)
     cloud.advance()

@@ -7,15 +7,12 @@ from email import message_from_bytes
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 from starlette.datastructures import Headers
 
 from tpu_local_cloud.compute_api import batch
 from tpu_local_cloud.compute_errors import ComputeError
-from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.faults import Fault
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.serve.frontend import FrontEnd
 
 KIND = 'multipart/mixed; boundary="===============7=="'
@@ -41,7 +38,7 @@ def body(*parts: str) -> bytes:
 
 @pytest.fixture
 def front() -> FrontEnd:
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"), project="local-project")
+    cloud = a_cloud(project="local-project")
     return FrontEnd(cloud)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.compute_api import instance_request, values
 from tpu_local_cloud.compute_errors import ComputeError
-from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 
 ZONE = "us-east5-a"
 BOOT = {"boot": True, "autoDelete": True, "initializeParams": {"diskSizeGb": "100"}}
@@ -19,7 +17,7 @@ BOOT = {"boot": True, "autoDelete": True, "initializeParams": {"diskSizeGb": "10
 
 @pytest.fixture
 def cloud() -> Cloud:
-    return Cloud(NoMachines(), Store(None), Clock("manual"))
+    return a_cloud("manual")
 
 
 def asked(**more: Any) -> dict[str, Any]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.compute_api import links
-from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 
 
 @pytest.mark.parametrize(
@@ -34,7 +31,7 @@ from tpu_local_cloud.model.shared.store import Store
     ],
 )
 def test_a_link_leads_to_one_resource(url: str, key: str | None) -> None:
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"), project="p", number="123")
+    cloud = a_cloud(project="p", number="123")
     assert links.key(cloud, url, "resourcePolicies") == key
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.compute_api import lists
 from tpu_local_cloud.compute_errors import ComputeError
 from tpu_local_cloud.google.answers import Call
-from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.faults import Fault
-from tpu_local_cloud.model.shared.store import Store
 
 ITEMS = [
     {"name": "a", "creationTimestamp": "1", "labels": {"owner": "lab"}, "on": True},
@@ -25,7 +23,7 @@ HERE, THERE = "zones/us-central1-c", "zones/us-east5-a"
 
 @pytest.fixture
 def cloud() -> Cloud:
-    return Cloud(NoMachines(), Store(None), Clock("immediate"))
+    return a_cloud()
 
 
 def call(**query: str) -> Call:

@@ -6,15 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.compute_api.policies import POLICIES
 from tpu_local_cloud.compute_api.templates import TEMPLATES
 from tpu_local_cloud.compute_errors import ComputeError
 from tpu_local_cloud.google.answers import Call
-from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 
 REGION = "us-central1"
 USED = {
@@ -26,7 +24,7 @@ USED = {
 
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"), project="p")
+    cloud = a_cloud(project="p")
     shelves = cloud.around.resource_policies, cloud.around.instance_templates
     document: dict[str, Any] = {"id": "1", "properties": {}}
     shelves[0].put(f"regions/{REGION}/wp", {**document, "name": "wp", "scope": f"regions/{REGION}"})

@@ -7,14 +7,12 @@ import json
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 from starlette.testclient import TestClient
 
 from tpu_local_cloud.errors import ApiError
 from tpu_local_cloud.google import api
-from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.serve.frontend import FrontEnd
 from tpu_local_cloud.serve.metadata import MetadataApp, Tokens
 
@@ -39,7 +37,7 @@ def words(cloud: Cloud, path: str = LATEST, scopes: list[str] | None = None) -> 
 
 @pytest.fixture
 def cloud() -> Cloud:
-    made = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    made = a_cloud()
     call(made, "POST", "/v1/projects/local-project/services/secretmanager.googleapis.com:enable")
     call(made, "POST", SECRETS, {"replication": {"automatic": {}}}, secretId="wandb")
     for text in (b"first", b"second"):
@@ -91,7 +89,7 @@ def test_disabled_and_missing_versions(cloud: Cloud) -> None:
 
 
 def test_the_api_is_off_until_it_is_switched_on() -> None:
-    fresh = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    fresh = a_cloud()
     assert words(fresh).startswith("403 Secret Manager API has not been used in project")
 
 

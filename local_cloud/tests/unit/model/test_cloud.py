@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.errors import ApiError
-from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.faults import Fault
 from tpu_local_cloud.model.shared.records import OperationRecord
-from tpu_local_cloud.model.shared.store import Store
 
 ZONE = "us-central2-b"
 BODY: dict[str, Any] = {
@@ -27,7 +25,7 @@ LATER = 10.0
 
 
 def make(path: Path | None = None) -> Cloud:
-    return Cloud(NoMachines(), Store(path), Clock("manual"), delays=DELAYS)
+    return a_cloud("manual", path=path, delays=DELAYS)
 
 
 @pytest.fixture

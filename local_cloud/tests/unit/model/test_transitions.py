@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from clouds import SlowMachines, until
 
 from tpu_local_cloud.machines import MachineError, MachineSpec
 from tpu_local_cloud.machines.none import NoMachines
@@ -20,21 +19,8 @@ ZONE = "us-central2-b"
 BODY = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
 
 
-class SlowMachines(NoMachines):
-    """Machines that come up when they are let, and do not reboot when they are broken."""
-
-    name = "slow"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun, self.go_on = threading.Event(), threading.Event()
-        self.broken = False
-
-    def create(self, spec: MachineSpec) -> None:
-        """Wait until it may go on."""
-        self.begun.set()
-        assert self.go_on.wait(10)
-        super().create(spec)
+class Machines(SlowMachines):
+    """Machines that do not reboot when they are broken."""
 
     def reboot(self, spec: MachineSpec) -> None:
         """Fail on demand."""
@@ -61,35 +47,28 @@ def talking() -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def machines() -> SlowMachines:
-    return SlowMachines()
+def machines() -> Machines:
+    return Machines()
 
 
 @pytest.fixture
-def cloud(machines: SlowMachines) -> Iterator[Cloud]:
+def cloud(machines: Machines) -> Iterator[Cloud]:
     made = Cloud(machines, Store(None), Clock("immediate"))
     yield made
     machines.go_on.set()
     made.close()
 
 
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_a_node_is_ready_when_its_machines_are(cloud: Cloud, machines: SlowMachines) -> None:
+def test_a_node_is_ready_when_its_machines_are(cloud: Cloud, machines: Machines) -> None:
     operation = cloud.create(ZONE, "n1", BODY, "v2")
     assert machines.begun.wait(5)
     assert (cloud.node(ZONE, "n1").state, operation.done) == ("CREATING", False)
     machines.go_on.set()
-    until(lambda: operation.done)
+    until(cloud, lambda: operation.done)
     assert cloud.node(ZONE, "n1").state == "READY"
 
 
-def test_preemption_during_creation_leaves_no_machine(cloud: Cloud, machines: SlowMachines) -> None:
+def test_preemption_during_creation_leaves_no_machine(cloud: Cloud, machines: Machines) -> None:
     cloud.create(ZONE, "n1", BODY, "v2")
     assert machines.begun.wait(5)
     cloud.preempt(ZONE, "n1")
@@ -100,13 +79,13 @@ def test_preemption_during_creation_leaves_no_machine(cloud: Cloud, machines: Sl
     assert machines.status(node.machines[0]["machine_id"]) == "gone"
 
 
-def test_a_machine_that_does_not_come_back_is_said(cloud: Cloud, machines: SlowMachines) -> None:
+def test_a_machine_that_does_not_come_back_is_said(cloud: Cloud, machines: Machines) -> None:
     machines.go_on.set()
     made = cloud.create(ZONE, "n1", BODY, "v2")
-    until(lambda: made.done)
+    until(cloud, lambda: made.done)
     machines.broken = True
     operation = cloud.maintain(ZONE, "n1", [0], "v2alpha1")
-    until(lambda: operation.done)
+    until(cloud, lambda: operation.done)
     assert operation.error is not None
     assert operation.error["code"] == 13
     # Google's word for a node whose repair failed; not a state that promises to pass.
@@ -130,12 +109,12 @@ def are_up(cloud: Cloud) -> bool:
 
 def test_a_node_is_ready_when_all_its_host_keys_are_known(talking: Cloud) -> None:
     operation = talking.create(ZONE, "n1", {**BODY, "acceleratorType": "v4-16"}, "v2")
-    until(lambda: are_up(talking))
+    until(talking, lambda: are_up(talking))
     publish_host_key(talking, 0)
     time.sleep(3 * transitions.LOOK_EVERY)
     assert (talking.node(ZONE, "n1").state, operation.done) == ("CREATING", False)
     publish_host_key(talking, 1)
-    until(lambda: operation.done)
+    until(talking, lambda: operation.done)
     assert talking.node(ZONE, "n1").state == "READY"
 
 
@@ -144,13 +123,13 @@ def test_a_machine_without_host_keys_does_not_hold_its_node_up_for_ever(
 ) -> None:
     monkeypatch.setattr(transitions, "HOST_KEYS_LIMIT", 0.3)
     operation = talking.create(ZONE, "n1", BODY, "v2")
-    until(lambda: operation.done)
+    until(talking, lambda: operation.done)
     assert (talking.node(ZONE, "n1").state, operation.error) == ("READY", None)
 
 
 def test_preemption_before_the_host_keys_leaves_no_machine(talking: Cloud) -> None:
     operation = talking.create(ZONE, "n1", BODY, "v2")
-    until(lambda: are_up(talking))
+    until(talking, lambda: are_up(talking))
     talking.preempt(ZONE, "n1")
     assert operation.error is not None
     talking.close()
@@ -161,7 +140,7 @@ def test_preemption_before_the_host_keys_leaves_no_machine(talking: Cloud) -> No
 
 def test_a_server_that_stops_waits_for_no_host_keys(talking: Cloud) -> None:
     talking.create(ZONE, "n1", BODY, "v2")
-    until(lambda: are_up(talking))
+    until(talking, lambda: are_up(talking))
     begun = time.monotonic()
     talking.close()
     assert time.monotonic() - begun < transitions.HOST_KEYS_LIMIT / 2

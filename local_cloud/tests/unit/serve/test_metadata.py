@@ -6,13 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.compute_api import instance_request
-from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.records import NodeRecord
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.serve import metadata
 
 IMAGE = (
@@ -24,7 +22,7 @@ ZONES |= {"v6e": "us-east1-d", "v2": "us-central1-f", "v3": "europe-west4-a"}
 
 
 def made(accelerator_type: str, **more: Any) -> tuple[Cloud, NodeRecord]:
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    cloud = a_cloud()
     zone = ZONES[accelerator_type.split("-")[0]]
     body = {
         "acceleratorType": accelerator_type,
@@ -142,7 +140,7 @@ def test_directories_are_listed() -> None:
 
 
 def instance(**more: Any) -> tuple[Cloud, NodeRecord]:
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    cloud = a_cloud()
     asked = {
         "machineType": "zones/us-east5-a/machineTypes/ct6e-standard-1t",
         "disks": [{"boot": True, "initializeParams": {"sourceImage": IMAGE}}],
@@ -204,7 +202,7 @@ def test_an_instance_reads_its_disks_and_its_card() -> None:
     ],
 )
 def test_the_machine_type_of_a_node(zone: str, kind: str, expected: str) -> None:
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    cloud = a_cloud()
     body = {"acceleratorType": kind, "runtimeVersion": "tpu-ubuntu2204-base"}
     cloud.create(zone, "n", body, "v2")
     found = metadata.tree(cloud, cloud.node(zone, "n"), 0)["instance"]

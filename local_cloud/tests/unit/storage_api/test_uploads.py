@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.compute_errors import ComputeError
-from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.model.cloud import Cloud
-from tpu_local_cloud.model.shared.clock import Clock
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.model.storage import conditions
 from tpu_local_cloud.storage_api import uploads
 from tpu_local_cloud.storage_api.access import OWNER
@@ -34,7 +31,7 @@ def test_a_content_is_what_stands_between(size: int, line: bytes, content: bytes
              b"Content-Type: text/x", b"", content, b"--boundary--")  # fmt: skip
     body = line.join(lines)
     parts = [body[place : place + size] for place in range(0, len(body), size)]
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    cloud = a_cloud()
     cloud.buckets.make({"name": "lab"})
     headers = {"content-type": "multipart/related; boundary=boundary"}
     request = Request("POST", "/", {"uploadType": "multipart"}, headers, parts, OWNER)

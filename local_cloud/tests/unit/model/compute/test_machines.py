@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from clouds import SlowMachines, until
 
-from tpu_local_cloud.machines import MachineError, MachineSpec
-from tpu_local_cloud.machines.none import NoMachines
+from tpu_local_cloud.machines import MachineSpec
 from tpu_local_cloud.model.cloud import Cloud
 from tpu_local_cloud.model.compute.records import statuses
 from tpu_local_cloud.model.shared.clock import Clock
@@ -21,25 +19,17 @@ ZONE = "us-east5-a"
 STOPS, DELETES = {"instanceTerminationAction": "STOP"}, {"instanceTerminationAction": "DELETE"}
 
 
-class SlowMachines(NoMachines):
-    """Machines that come up when they are let, unless they are broken."""
-
-    name = "slow"
+class NotedMachines(SlowMachines):
+    """Machines whose changes are noted."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun, self.go_on = threading.Event(), threading.Event()
-        self.broken = False
         self.log: list[str] = []
 
     def create(self, spec: MachineSpec) -> None:
-        """Wait until it may go on."""
-        self.begun.set()
-        assert self.go_on.wait(10)
-        if self.broken:
-            raise MachineError("it does not come up")
-        self.log.append(f"create {spec.machine_id}")
+        """Note it."""
         super().create(spec)
+        self.log.append(f"create {spec.machine_id}")
 
     def delete(self, machine_id: str) -> None:
         """Note it."""
@@ -61,25 +51,17 @@ class SlowMachines(NoMachines):
 
 
 @pytest.fixture
-def machines() -> SlowMachines:
-    return SlowMachines()
+def machines() -> NotedMachines:
+    return NotedMachines()
 
 
 @pytest.fixture
-def cloud(machines: SlowMachines) -> Iterator[Cloud]:
+def cloud(machines: NotedMachines) -> Iterator[Cloud]:
     # Real time, in which everything takes 50 milliseconds.
     made = Cloud(machines, Store(None), Clock("real"), delays={"all": 0.05})
     yield made
     machines.go_on.set()
     made.close()
-
-
-def until(cloud: Cloud, condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-        cloud.advance()
 
 
 def a_body() -> dict[str, Any]:
@@ -110,7 +92,7 @@ def ready(cloud: Cloud, node: NodeRecord) -> None:
     until(cloud, lambda: statuses(node) == ["RUNNING"] * len(node.machines) != [])
 
 
-def test_an_instance_runs_when_its_machine_does(cloud: Cloud, machines: SlowMachines) -> None:
+def test_an_instance_runs_when_its_machine_does(cloud: Cloud, machines: NotedMachines) -> None:
     operation = insert(cloud)
     until(cloud, machines.begun.is_set)
     assert not operation.done
@@ -121,7 +103,7 @@ def test_an_instance_runs_when_its_machine_does(cloud: Cloud, machines: SlowMach
 
 
 def test_a_deletion_waits_for_the_machine_that_comes_up(
-    cloud: Cloud, machines: SlowMachines
+    cloud: Cloud, machines: NotedMachines
 ) -> None:
     made = insert(cloud)
     until(cloud, machines.begun.is_set)
@@ -138,7 +120,7 @@ def test_a_deletion_waits_for_the_machine_that_comes_up(
 
 
 def test_a_machine_that_does_not_come_up_fails_the_insertion(
-    cloud: Cloud, machines: SlowMachines
+    cloud: Cloud, machines: NotedMachines
 ) -> None:
     machines.broken = True
     machines.go_on.set()
@@ -149,7 +131,7 @@ def test_a_machine_that_does_not_come_up_fails_the_insertion(
 
 
 def test_a_group_whose_machines_do_not_come_up_waits_again(
-    cloud: Cloud, machines: SlowMachines
+    cloud: Cloud, machines: NotedMachines
 ) -> None:
     machines.broken = True
     machines.go_on.set()
@@ -161,7 +143,7 @@ def test_a_group_whose_machines_do_not_come_up_waits_again(
 
 @pytest.mark.parametrize(("scheduling", "power"), [(STOPS, "stopped"), (DELETES, "gone")])
 def test_a_preempted_instance_keeps_its_disk_or_not(
-    cloud: Cloud, machines: SlowMachines, scheduling: dict[str, Any], power: str
+    cloud: Cloud, machines: NotedMachines, scheduling: dict[str, Any], power: str
 ) -> None:
     machines.go_on.set()
     operation = insert(cloud, **scheduling)
@@ -172,7 +154,7 @@ def test_a_preempted_instance_keeps_its_disk_or_not(
 
 
 def test_a_lost_instance_of_a_group_is_made_again_on_a_new_disk(
-    cloud: Cloud, machines: SlowMachines
+    cloud: Cloud, machines: NotedMachines
 ) -> None:
     machines.go_on.set()
     node = insert_group(cloud, repairs=True, **STOPS)
@@ -187,7 +169,7 @@ def test_a_lost_instance_of_a_group_is_made_again_on_a_new_disk(
 
 
 def test_a_group_that_is_emptied_gives_its_addresses_back(
-    cloud: Cloud, machines: SlowMachines
+    cloud: Cloud, machines: NotedMachines
 ) -> None:
     machines.go_on.set()
     node = insert_group(cloud)
@@ -199,7 +181,7 @@ def test_a_group_that_is_emptied_gives_its_addresses_back(
     assert cloud.addresses.is_empty()
 
 
-def test_a_reset_reboots_one_machine(cloud: Cloud, machines: SlowMachines) -> None:
+def test_a_reset_reboots_one_machine(cloud: Cloud, machines: NotedMachines) -> None:
     machines.go_on.set()
     node = insert_group(cloud)
     ready(cloud, node)
@@ -211,7 +193,7 @@ def test_a_reset_reboots_one_machine(cloud: Cloud, machines: SlowMachines) -> No
 
 
 def test_everything_is_removed_at_a_reset_of_the_cloud(
-    cloud: Cloud, machines: SlowMachines
+    cloud: Cloud, machines: NotedMachines
 ) -> None:
     machines.go_on.set()
     node = insert_group(cloud)
@@ -221,7 +203,7 @@ def test_everything_is_removed_at_a_reset_of_the_cloud(
     assert {machines.status(machine["name"]) for machine in node.machines} == {"gone"}
 
 
-def test_only_the_machine_that_is_asked_for_changes(cloud: Cloud, machines: SlowMachines) -> None:
+def test_only_the_machine_that_is_asked_for_changes(cloud: Cloud, machines: NotedMachines) -> None:
     machines.go_on.set()
     node = insert_group(cloud)
     ready(cloud, node)

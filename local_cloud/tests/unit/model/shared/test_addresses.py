@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.machines.none import NoMachines
-from tpu_local_cloud.model.cloud import Cloud
 from tpu_local_cloud.model.shared.addresses import AddressBook
-from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.records import NodeRecord
-from tpu_local_cloud.model.shared.store import Store
 
 
 @pytest.fixture
@@ -81,7 +79,7 @@ def test_no_external_address_and_a_wanted_one(book: AddressBook) -> None:
 
 @pytest.mark.parametrize("event", ["restart", "maintenance"])
 def test_a_node_without_external_addresses_gets_none_by_and_by(event: str) -> None:
-    cloud = Cloud(NoMachines(), Store(None), Clock("immediate"))
+    cloud = a_cloud()
     body = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
     cloud.create("us-central2-b", "inside", body, "v2")
     if event == "restart":

@@ -8,15 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from clouds import a_cloud
 
 from tpu_local_cloud.errors import ApiError
-from tpu_local_cloud.machines.none import NoMachines
 from tpu_local_cloud.model.cloud import DELAYS, QUEUE_DELAYS, Cloud
-from tpu_local_cloud.model.shared.clock import Clock
 from tpu_local_cloud.model.shared.faults import Fault
 from tpu_local_cloud.model.shared.queue_records import QueueRecord
 from tpu_local_cloud.model.shared.records import OperationRecord
-from tpu_local_cloud.model.shared.store import Store
 from tpu_local_cloud.model.tpu import reservations
 from tpu_local_cloud.serve.metadata import tpu_env
 
@@ -31,7 +29,7 @@ SECONDS = dict.fromkeys((*DELAYS, *QUEUE_DELAYS), 10.0)
 
 
 def make(path: Path | None = None) -> Cloud:
-    return Cloud(NoMachines(), Store(path), Clock("manual"), delays=SECONDS)
+    return a_cloud("manual", path=path, delays=SECONDS)
 
 
 @pytest.fixture

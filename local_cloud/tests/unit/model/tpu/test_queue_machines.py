@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from clouds import until
 
 from tpu_local_cloud.machines import MachineError, MachineSpec
 from tpu_local_cloud.machines.none import NoMachines
@@ -73,14 +73,6 @@ def cloud(machines: SlowMachines) -> Iterator[Cloud]:
     yield made
     machines.go_on.set()
     made.close()
-
-
-def until(cloud: Cloud, condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, [(t.kind, t.node) for t in cloud.tasks.values()]
-        cloud.advance()
-        time.sleep(0.01)
 
 
 def state(cloud: Cloud) -> str:

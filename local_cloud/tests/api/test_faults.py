@@ -331,10 +331,15 @@ def test_one_token_is_taken_back(cloud: Emulator) -> None:
 
 
 def test_no_token_where_one_is_needed(cloud: Emulator) -> None:
+    assert get(cloud, f"{ZONE}/nodes") == {}
     cloud.control("auth", {"required": True})
-    error = error_of(with_token(cloud, ""))
+    refused = with_token(cloud, "")
+    error = error_of(refused)
+    assert (refused.status_code, error["status"]) == (401, "UNAUTHENTICATED")
     assert error["message"].startswith("Request is missing required authentication credential.")
     assert error["details"][0]["reason"] == "CREDENTIALS_MISSING"
+    assert refused.headers["WWW-Authenticate"].startswith("Bearer ")
+    assert with_token(cloud, "t").status_code == 200
 
 
 # Lists ----------------------------------------------------------------------------------------
@@ -587,6 +592,7 @@ def test_html_where_json_is_expected(cloud: Emulator) -> None:
     answer = call(cloud, "GET", f"{ZONE}/nodes")
     assert (answer.status_code, answer.text[:15]) == (502, "<!DOCTYPE html>")
     assert answer.headers["Content-Type"].startswith("text/html")
+    assert call(cloud, "GET", f"{ZONE}/nodes").status_code == 200
 
 
 # Reservations ---------------------------------------------------------------------------------

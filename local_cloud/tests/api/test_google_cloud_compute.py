@@ -16,6 +16,7 @@ IMAGES = "projects/ubuntu-os-accelerator-images/global/images/family"
 FOR_7X, BEFORE = "ubuntu-accel-2404-amd64-tpu-tpu7x", "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
 POLICY = f"projects/{PROJECT}/regions/{REGION}/resourcePolicies/s1"
 HERE: dict[str, Any] = {"project": PROJECT, "zone": TPU7X}
+THERE: dict[str, Any] = {"project": PROJECT, "zone": V6E}
 AROUND: dict[str, Any] = {"project": PROJECT, "region": REGION}
 
 
@@ -36,6 +37,17 @@ def boot_disk(family: str) -> compute_v1.AttachedDisk:
         source_image=f"{IMAGES}/{family}", disk_size_gb=100
     )
     return compute_v1.AttachedDisk(boot=True, auto_delete=True, initialize_params=source)
+
+
+def an_instance(name: str, kind: str, **more: Any) -> compute_v1.Instance:
+    """Return the wish for an instance in THERE."""
+    return compute_v1.Instance(
+        name=name,
+        machine_type=f"zones/{V6E}/machineTypes/{kind}",
+        disks=[boot_disk(BEFORE)],
+        network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
+        **more,
+    )
 
 
 def test_a_slice(cloud: Emulator) -> None:
@@ -86,12 +98,9 @@ def test_a_slice(cloud: Emulator) -> None:
 def test_an_instance_by_flex_start(cloud: Emulator) -> None:
     """What gcloud 528 cannot ask for."""
     instances = client(cloud, compute_v1.InstancesClient)
-    there = {"project": PROJECT, "zone": V6E}
-    instance = compute_v1.Instance(
-        name="t1",
-        machine_type=f"zones/{V6E}/machineTypes/ct6e-standard-4t",
-        disks=[boot_disk(BEFORE)],
-        network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
+    instance = an_instance(
+        "t1",
+        "ct6e-standard-4t",
         scheduling=compute_v1.Scheduling(
             provisioning_model="FLEX_START",
             max_run_duration=compute_v1.Duration(seconds=3600),
@@ -106,20 +115,20 @@ def test_an_instance_by_flex_start(cloud: Emulator) -> None:
             consume_reservation_type="NO_RESERVATION"
         ),
     )
-    instances.insert(**there, instance_resource=instance).result(60)
+    instances.insert(**THERE, instance_resource=instance).result(60)
     found = {
         scope: [each.name for each in listed.instances]
         for scope, listed in instances.aggregated_list(project=PROJECT)
         if listed.instances
     }
     assert found == {f"zones/{V6E}": ["t1"]}
-    made = instances.get(**there, instance="t1")
+    made = instances.get(**THERE, instance="t1")
     assert (made.status, made.scheduling.provisioning_model) == ("RUNNING", "FLEX_START")
     with pytest.raises(exceptions.Conflict, match="already exists"):
-        instances.insert(**there, instance_resource=instance)
-    instances.delete(**there, instance="t1").result(60)
+        instances.insert(**THERE, instance_resource=instance)
+    instances.delete(**THERE, instance="t1").result(60)
     with pytest.raises(exceptions.NotFound):
-        instances.get(**there, instance="t1")
+        instances.get(**THERE, instance="t1")
 
 
 def test_what_came_later(cloud: Emulator) -> None:
@@ -198,38 +207,26 @@ def test_an_operation_is_waited_for_where_time_passes() -> None:
     """By itself the library waits at Google, whatever the endpoint of its client is."""
     with Emulator(clock="real") as cloud:
         instances = waits_here(cloud, client(cloud, compute_v1.InstancesClient))
-        there = {"project": PROJECT, "zone": V6E}
-        wanted = compute_v1.Instance(
-            name="one",
-            machine_type=f"zones/{V6E}/machineTypes/ct6e-standard-1t",
-            disks=[boot_disk(BEFORE)],
-            network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
-        )
-        begun = instances.insert(**there, instance_resource=wanted)
+        wanted = an_instance("one", "ct6e-standard-1t")
+        begun = instances.insert(**THERE, instance_resource=wanted)
         assert not begun.done()
         begun.result(60)
-        one = instances.get(**there, instance="one")
+        one = instances.get(**THERE, instance="one")
         assert one.status == "RUNNING"
         labels = compute_v1.InstancesSetLabelsRequest(
             labels={"a": "b"}, label_fingerprint=one.label_fingerprint
         )
         request = {"instances_set_labels_request_resource": labels}
-        instances.set_labels(**there, instance="one", **request).result(60)
-        assert instances.get(**there, instance="one").labels == {"a": "b"}
-        instances.delete(**there, instance="one").result(60)
+        instances.set_labels(**THERE, instance="one", **request).result(60)
+        assert instances.get(**THERE, instance="one").labels == {"a": "b"}
+        instances.delete(**THERE, instance="one").result(60)
 
 
 def test_every_change_is_done_at_once_where_time_is_immediate(cloud: Emulator) -> None:
     instances = client(cloud, compute_v1.InstancesClient)
-    there = {"project": PROJECT, "zone": V6E}
-    wanted = compute_v1.Instance(
-        name="one",
-        machine_type=f"zones/{V6E}/machineTypes/ct6e-standard-1t",
-        disks=[boot_disk(BEFORE)],
-        network_interfaces=[compute_v1.NetworkInterface(network="global/networks/default")],
-    )
-    assert instances.insert(**there, instance_resource=wanted).done()
-    here = {**there, "instance": "one"}
+    wanted = an_instance("one", "ct6e-standard-1t")
+    assert instances.insert(**THERE, instance_resource=wanted).done()
+    here = {**THERE, "instance": "one"}
 
     def now() -> Any:
         return instances.get(**here)

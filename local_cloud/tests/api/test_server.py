@@ -38,16 +38,6 @@ def create(cloud: Emulator, name: str = "n1") -> requests.Response:
     return requests.post(url, params={"nodeId": name}, json=BODY, timeout=30)
 
 
-def test_no_token_is_needed_unless_it_is_asked_for(cloud: Emulator) -> None:
-    assert get(cloud, f"v2/{ZONE}/nodes").json() == {}
-    cloud.control("auth", {"required": True})
-    refused = get(cloud, f"v2/{ZONE}/nodes")
-    assert (refused.status_code, refused.json()["error"]["status"]) == (401, "UNAUTHENTICATED")
-    assert refused.headers["WWW-Authenticate"].startswith("Bearer ")
-    token = {"Authorization": "Bearer t"}
-    assert get(cloud, f"v2/{ZONE}/nodes", headers=token).status_code == 200
-
-
 def test_a_request_id_makes_a_request_repeatable(cloud: Emulator) -> None:
     url = f"{cloud.url}v2alpha1/{ZONE}/nodes"
     params = {"nodeId": "n1", "requestId": "7f1c1c39-6a0c-4f8c-9f0e-0c3b1b1d7a55"}
@@ -86,26 +76,7 @@ def test_the_projects_number_is_as_good_as_its_id(cloud: Emulator) -> None:
     assert get(cloud, f"v2/{ZONE}/nodes/n1").json()["name"].startswith("projects/123456789012/")
 
 
-@pytest.mark.parametrize(("when", "left"), [("before", 404), ("after", 200)])
-def test_a_cut_connection_before_and_after_the_work(cloud: Emulator, when: str, left: int) -> None:
-    cloud.fault("drop", count=1, when=when)
-    with pytest.raises(requests.RequestException):
-        create(cloud).json()
-    assert get(cloud, f"v2/{ZONE}/nodes/n1").status_code == left
-
-
-def test_the_front_ends_page(cloud: Emulator) -> None:
-    cloud.fault("bad_gateway", count=1)
-    answer = get(cloud, f"v2/{ZONE}/nodes")
-    assert (answer.status_code, answer.headers["Content-Type"][:9]) == (502, "text/html")
-    assert get(cloud, f"v2/{ZONE}/nodes").status_code == 200
-
-
-def test_rate_limit_and_quota_tell_themselves_apart(cloud: Emulator) -> None:
-    cloud.fault("rate_limit", count=1, retry_after=7)
-    rate = create(cloud)
-    assert (rate.status_code, rate.headers["Retry-After"]) == (429, "7")
-    assert rate.json()["error"]["details"][0]["reason"] == "RATE_LIMIT_EXCEEDED"
+def test_a_quota_that_is_exceeded_is_no_rate_limit(cloud: Emulator) -> None:
     cloud.fault("quota", count=1, limit=4)
     quota = create(cloud)
     assert (quota.status_code, "Retry-After" in quota.headers) == (429, False)

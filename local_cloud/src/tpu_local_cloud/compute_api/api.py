@@ -13,6 +13,7 @@ from ..google.operations import show as show_done
 from ..model.cloud import Cloud
 from ..model.shared.faults import Fault
 from ..model.shared.history import caused_by
+from ..tpu_api.call import Asked
 from . import (
     catalog,
     disks,
@@ -49,21 +50,13 @@ METHODS: list[Method] = [
 Found = tuple[Method, re.Match[str]]
 
 
-def answer(
-    cloud: Cloud,
-    method: str,
-    path: str,
-    query: dict[str, str],
-    body: bytes,
-    token: bool,
-    unpaid: bool = False,
-) -> dict[str, Any] | None:
+def answer(cloud: Cloud, asked: Asked) -> dict[str, Any] | None:
     """Return the answer to a request, raise ApiError, or return None for an unknown path."""
-    found = _find(method, path)
+    found = _find(asked.method, asked.path)
     if found is None:
         return None
     try:
-        return _answer(cloud, found, path, query, body, token, unpaid)
+        return _answer(cloud, found, asked)
     except ApiError as error:
         raise compute_errors.as_compute(error) from None
 
@@ -106,23 +99,15 @@ def _name_in(route: Method, body: bytes) -> str:
         return ""
 
 
-def _answer(
-    cloud: Cloud,
-    found: Found,
-    path: str,
-    query: dict[str, str],
-    body: bytes,
-    token: bool,
-    unpaid: bool,
-) -> dict[str, Any]:
+def _answer(cloud: Cloud, found: Found, asked: Asked) -> dict[str, Any]:
     route, match = found
     cloud.advance()
     cloud.requests[f"compute.{route.name}"] += 1
-    call = Call(route.http, match.groupdict(), query, body, base=route.name)
-    _admit(cloud, call, route, _where(found, body), token, unpaid)
+    call = Call(route.http, match.groupdict(), asked.query, asked.body, base=route.name)
+    _admit(cloud, call, route, _where(found, asked.body), asked)
     # The time stands still during a request, however fast it passes.
     with cloud.lock, caused_by("client"), cloud.clock.at(cloud.clock.now()):
-        return _once(cloud, call, path, route)
+        return _once(cloud, call, asked.path, route)
 
 
 def _once(cloud: Cloud, call: Call, path: str, route: Method) -> dict[str, Any]:
@@ -148,18 +133,16 @@ def _once(cloud: Cloud, call: Call, path: str, route: Method) -> dict[str, Any]:
     return answered
 
 
-def _admit(
-    cloud: Cloud, call: Call, route: Method, place: dict[str, Any], token: bool, unpaid: bool
-) -> None:
+def _admit(cloud: Cloud, call: Call, route: Method, place: dict[str, Any], asked: Asked) -> None:
     """Raise the reasons to refuse a call, real or by a fault."""
     now, faults = cloud.clock.now(), cloud.faults
 
     def struck(kind: str) -> Fault | None:
         return faults.hit(kind, now, **place)
 
-    if struck("unauthenticated") or (cloud.require_auth and not token):
+    if struck("unauthenticated") or (cloud.require_auth and not asked.token):
         raise errors.unauthenticated()
-    if unpaid and struck("quota_project"):
+    if asked.unpaid and struck("quota_project"):
         raise errors.quota_project_missing("compute.googleapis.com")
     if not cloud.around.enabled("compute.googleapis.com") or struck("api_disabled"):
         raise disabled(cloud, "compute.googleapis.com", TITLES["compute"])

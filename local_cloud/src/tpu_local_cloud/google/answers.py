@@ -25,8 +25,6 @@ class Call:
     query: dict[str, str]
     raw: bytes
     base: str = ""
-    kind: str = ""
-    """The content type of the body."""
 
     def __getitem__(self, name: str) -> str:
         return unquote(self.groups.get(name) or "")

@@ -10,6 +10,7 @@ from .. import errors
 from ..compute_errors import too_many
 from ..errors import ApiError
 from ..model.cloud import Cloud
+from ..tpu_api.call import Asked
 from . import accounts, logins, policies, services
 from . import secretmanager as secret
 from .answers import Call
@@ -104,35 +105,23 @@ _ROUTES = [
 ]  # fmt: skip
 
 
-def answer(
-    cloud: Cloud,
-    method: str,
-    path: str,
-    query: dict[str, str],
-    body: bytes,
-    token: bool,
-    kind: str = "",
-    unpaid: bool = False,
-) -> Answer | None:
-    """Return the answer to a request, raise ApiError, or return None for an unknown path.
-
-    A request is unpaid if it comes from a person and names no quota project.
-    """
+def answer(cloud: Cloud, asked: Asked) -> Answer | None:
+    """Return the answer to a request, raise ApiError, or return None for an unknown path."""
     found = False
     for service, verb, pattern, permission, handler in _ROUTES:
-        match = pattern.fullmatch(path)
+        match = pattern.fullmatch(asked.path)
         if not match:
             continue
         found = True
-        if not re.fullmatch(verb, method):
+        if not re.fullmatch(verb, asked.method):
             continue
-        call = Call(method, match.groupdict(), query, body, kind=kind)
-        admit(cloud, service, call["project"], token, unpaid, permission=permission)
+        call = Call(asked.method, match.groupdict(), asked.query, asked.body)
+        admit(cloud, service, call["project"], asked.token, asked.unpaid, permission=permission)
         cloud.advance()
         with cloud.lock:
             return handler(cloud, call)
-    if found or path.startswith("/compute/"):
-        raise errors.NoSuchMethod(path)
+    if found or asked.path.startswith("/compute/"):
+        raise errors.NoSuchMethod(asked.path)
     return None
 
 

@@ -26,6 +26,7 @@ from ..model.shared.store import is_full
 from ..storage_api import api as storage
 from ..storage_api.call import Content, Request
 from ..tpu_api import discovery
+from ..tpu_api.call import Asked
 from ..tpu_api.methods import Api
 from . import control
 
@@ -95,8 +96,10 @@ class FrontEnd:
         where = self._where(method, path, query, body) if len(self.cloud.faults) else {}
 
         def answered() -> Reply:
-            asked = (method, path, dict(query), headers, body, token)
-            return self._attempt(method, path, lambda: self._answer(*asked), query)
+            unpaid = _is_unpaid(token, headers)
+            asked = Asked(method, path, dict(query), body, bool(token), unpaid)
+            host = headers.get("Host", "")
+            return self._attempt(method, path, lambda: self._answer(asked, host), query)
 
         return self._disturbed(where, token, answered)
 
@@ -266,26 +269,14 @@ class FrontEnd:
         faults = self.cloud.faults
         return bool(faults.hit("token_expired", self.cloud.clock.now(), concerned, **where))
 
-    def _answer(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        headers: Mapping[str, str],
-        body: bytes,
-        token: str,
-    ) -> dict[str, Any]:
-        kind, known = headers.get("Content-Type", ""), bool(token)
-        unpaid = _is_unpaid(token, headers)
-        _check_alt(query)
-        found = discovery.answer(path, query, f"http://{headers.get('Host', '')}/")
+    def _answer(self, asked: Asked, host: str) -> dict[str, Any]:
+        _check_alt(asked.query)
+        found = discovery.answer(asked.path, asked.query, f"http://{host}/")
         if found is None:
-            found = compute.answer(self.cloud, method, path, query, body, known, unpaid)
+            found = compute.answer(self.cloud, asked)
         if found is None:
-            found = google.answer(self.cloud, method, path, query, body, known, kind, unpaid)
-        if found is None:
-            found = self.api.answer(method, path, query, body, known, unpaid)
-        return found
+            found = google.answer(self.cloud, asked)
+        return self.api.answer(asked) if found is None else found
 
     def _say(
         self,

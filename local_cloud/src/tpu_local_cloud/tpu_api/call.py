@@ -8,7 +8,7 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from .. import errors, payload
@@ -16,6 +16,19 @@ from ..model.shared import schema
 
 DEFAULT_PAGE, LARGEST_PAGE = 500, 1000
 Query = dict[str, str]
+
+
+class Asked(NamedTuple):
+    """A request as the front end has it, for whichever API answers its path."""
+
+    method: str
+    path: str
+    query: Query
+    body: bytes
+    token: bool
+    """Whether it has one."""
+    unpaid: bool = False
+    """Whether it comes from a person and names no quota project."""
 
 
 class Call:

@@ -16,7 +16,7 @@ from ..model.shared.history import caused_by
 from ..model.shared.records import OperationRecord, tier_of
 from ..model.shared.schema import methods, path_pattern
 from . import discovery, nodes, offers, operations, partial, queued
-from .call import Call, Query
+from .call import Asked, Call, Query
 
 Handler = Callable[[Cloud, Call], dict[str, Any] | OperationRecord]
 
@@ -77,35 +77,27 @@ class Api:
             where |= _asked_for(body)
         return where
 
-    def answer(
-        self,
-        method: str,
-        path: str,
-        query: Query,
-        body: bytes,
-        token: bool,
-        unpaid: bool = False,
-    ) -> dict[str, Any]:
+    def answer(self, asked: Asked) -> dict[str, Any]:
         """Return the JSON answer to a request, or raise ApiError."""
         cloud = self.cloud
         cloud.advance()
-        found = self.find(method, path)
-        where = self.where(found, query, body) if found and len(cloud.faults) else {}
-        if cloud.require_auth and not token:
+        found = self.find(asked.method, asked.path)
+        where = self.where(found, asked.query, asked.body) if found and len(cloud.faults) else {}
+        if cloud.require_auth and not asked.token:
             raise errors.no_credentials()
-        if unpaid and where and cloud.faults.hit("quota_project", cloud.clock.now(), **where):
+        if asked.unpaid and where and cloud.faults.hit("quota_project", cloud.clock.now(), **where):
             raise errors.quota_project_missing("tpu.googleapis.com")
         if not cloud.around.enabled("tpu.googleapis.com"):
             raise errors.api_disabled(cloud.number)
         if found is None:
-            raise errors.NoSuchMethod(path)
+            raise errors.NoSuchMethod(asked.path)
         route, match = found
         cloud.requests[route.method] += 1
         version = "v2" if match["version"] == "v1" else match["version"]
-        call = Call(version, match, query, body, route.method)
+        call = Call(version, match, asked.query, asked.body, route.method)
         _admit(cloud, call, route.permission, where)
-        call.query = discovery.bind(call.version, route.method, query)
-        wanted = discovery.selection(call.version, route.method, query.get("fields", ""))
+        call.query = discovery.bind(call.version, route.method, asked.query)
+        wanted = discovery.selection(call.version, route.method, asked.query.get("fields", ""))
         # The time stands still during a request, however fast it passes.
         with caused_by("client"), cloud.clock.at(cloud.clock.now()):
             done = route.handler(cloud, call)

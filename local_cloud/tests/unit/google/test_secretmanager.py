@@ -15,6 +15,7 @@ from tpu_local_cloud.google import api
 from tpu_local_cloud.model.cloud import Cloud
 from tpu_local_cloud.serve.frontend import FrontEnd
 from tpu_local_cloud.serve.metadata import MetadataApp, Tokens
+from tpu_local_cloud.tpu_api.call import Asked
 
 SECRETS = "/v1/projects/local-project/secrets"
 READER = "roles/secretmanager.secretAccessor"
@@ -24,7 +25,8 @@ LATEST = f"{SECRETS}/wandb/versions/latest:access"
 
 
 def call(cloud: Cloud, method: str, path: str, body: Any = None, **query: str) -> Any:
-    return api.answer(cloud, method, path, query, json.dumps(body or {}).encode(), True)
+    sent = json.dumps(body or {}).encode()
+    return api.answer(cloud, Asked(method, path, query, sent, token=True))
 
 
 def words(cloud: Cloud, path: str = LATEST, scopes: list[str] | None = None) -> str:

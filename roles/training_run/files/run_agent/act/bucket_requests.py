@@ -169,9 +169,16 @@ class Bucket:
 
         `path` begins with `/o`; those for uploads with `/upload/o`.
         """
+        if self._headers is None:
+            left = self._deadline - time.monotonic()
+            self._headers = authorization(self._address, self._metadata, left)
+            self._authorized = time.monotonic()
+        if time.monotonic() > self._deadline:
+            raise CannotLook(f"{self._server.name} is too slow")
         upload, rest = path.startswith("/upload/"), path.removeprefix("/upload")
         whole = f"{'/upload' if upload else ''}/storage/v1/b/{self._name}{rest}"
-        answer = self._ask(whole, method, data, headers, most)
+        told = {**self._headers, **(headers or {})}
+        answer = self._server.ask(whole, told, method, data, most)
         if answer.status == 401:
             self._headers = None
         if answer.status not in (200, 204, 404, 412):
@@ -181,11 +188,9 @@ class Bucket:
 
     def found(self, rest: str) -> dict[str, Any] | None:
         """Return the JSON object of a path below the bucket's objects; None if there is none."""
-        answer = self._ask(f"/storage/v1/b/{self._name}/o{rest}")
+        answer = self.ask(f"/o{rest}")
         if answer.status == 404:
             return None
-        if answer.status != 200:
-            raise CannotLook(_refusal(answer, _LOOKS))
         found = json_object(answer.body)
         if found is None:
             raise CannotLook(f"{self._server.name} gives no JSON")
@@ -208,12 +213,8 @@ class Bucket:
 
     def read(self, name: str) -> tuple[bytes, int] | None:
         """Return an object's content and generation; None if there is no such object."""
-        answer = self._ask(f"/storage/v1/b/{self._name}/o/{quote(name, safe='')}?alt=media")
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise CannotLook(_refusal(answer, _LOOKS))
-        return answer.body, answer.generation
+        answer = self.ask(f"/o/{quote(name, safe='')}?alt=media")
+        return None if answer.status == 404 else (answer.body, answer.generation)
 
     def write(self, name: str, data: bytes, generation: int | None = None) -> bool:
         """Write an object; return False if it no longer has the generation that is given.
@@ -234,45 +235,20 @@ class Bucket:
     def _upload(
         self, query: dict[str, str], data: Data, headers: dict[str, str] | None = None
     ) -> Answer:
-        path = f"/upload/storage/v1/b/{self._name}/o?{urlencode(query)}"
-        answer = self._ask(path, "POST", data, headers)
+        answer = self.ask(f"/upload/o?{urlencode(query)}", "POST", data, headers)
         if answer.status == 404:
             raise CannotLook("there is no such bucket: correct its address")
-        if answer.status not in (200, 412):
-            raise CannotLook(_refusal(answer, _WRITES))
         return answer
 
     def compose(self, names: Iterable[str], target: str) -> bool:
         """Make one object of several; return False if one of them is not there."""
         told = json.dumps({"sourceObjects": [{"name": name} for name in names]}).encode()
-        path = f"/storage/v1/b/{self._name}/o/{quote(target, safe='')}/compose"
-        answer = self._ask(path, "POST", told, {"Content-Type": "application/json"})
-        if answer.status not in (200, 404):
-            raise CannotLook(_refusal(answer, _WRITES))
-        return answer.status == 200
+        path = f"/o/{quote(target, safe='')}/compose"
+        return self.ask(path, "POST", told, {"Content-Type": "application/json"}).status == 200
 
     def delete(self, name: str) -> None:
         """Delete an object, if it is there."""
-        path = f"/storage/v1/b/{self._name}/o/{quote(name, safe='')}"
-        answer = self._ask(path, "DELETE")
-        if answer.status not in (200, 204, 404):
-            raise CannotLook(_refusal(answer, _WRITES))
-
-    def _ask(
-        self,
-        path: str,
-        method: str = "GET",
-        data: Data = None,
-        headers: dict[str, str] | None = None,
-        most: int = _BYTES,
-    ) -> Answer:
-        if self._headers is None:
-            left = self._deadline - time.monotonic()
-            self._headers = authorization(self._address, self._metadata, left)
-            self._authorized = time.monotonic()
-        if time.monotonic() > self._deadline:
-            raise CannotLook(f"{self._server.name} is too slow")
-        return self._server.ask(path, {**self._headers, **(headers or {})}, method, data, most)
+        self.ask(f"/o/{quote(name, safe='')}", "DELETE")
 
 
 def authorization(storage: str, metadata: str, seconds: float) -> dict[str, str]:

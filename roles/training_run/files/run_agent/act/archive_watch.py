@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..decide import archive
 from ..decide.config import Config
-from ..decide.values import json_object, one_line
-from . import as_user, installed, store, terminal
+from ..decide.values import one_line
+from . import store
 from .hand import Hand
+from .helper import Helper
 
 _MOST = 1 << 17
 _SOON = 1.0  # seconds to the next round where one did not take everything
@@ -34,9 +34,8 @@ class _Lane:
     """Rounds of one kind, one after the other."""
 
     what: str
+    helper: Helper
     state: dict[str, Any] = field(default_factory=dict)
-    thread: threading.Thread | None = None
-    answer: dict[str, Any] | None = None
     wanted: bool = True
     """Whether a round is due although no program runs, as at the start of the agent."""
     begun: float = 0.0
@@ -55,11 +54,13 @@ class Archive:
         self._config, self._hand = config, hand
         self._place = archive.prefix_of(config.archive, config.run)
         self._path = config.paths.state / "archive.json"
-        self._lanes = {what: _Lane(what) for what in ("parts", "results")}
+        self._lanes = {
+            what: _Lane(what, Helper(config.user, seconds, _MOST))
+            for what, seconds in _LIMITS.items()
+        }
         self._stamps: Any = None
         self._allowed = _ALLOWED
         self._seen = time.monotonic()
-        self._unwanted = threading.Event()
         self._born = time.monotonic()
         self.life = ""
         self.workdir = config.workdir
@@ -83,7 +84,7 @@ class Archive:
         every = _HURRY if hurry else self._config.timing.archive
         for lane in self._lanes.values():
             self._take_in(lane, now)
-            if lane.thread is None and now >= min(lane.due, lane.looked + every):
+            if not lane.helper.is_busy and now >= min(lane.due, lane.looked + every):
                 lane.looked, lane.due = now, now + self._config.timing.archive
                 self._begin_if_new(lane, now, running)
 
@@ -94,7 +95,8 @@ class Archive:
 
     def close(self) -> None:
         """End rounds that are on: the next agent begins where the last whole one ended."""
-        self._unwanted.set()
+        for lane in self._lanes.values():
+            lane.helper.close()
 
     def finish(self) -> None:
         """Have written what can be within a few seconds, because the machine may go."""
@@ -103,15 +105,14 @@ class Archive:
         deadline = time.monotonic() + _LAST
         lanes = [lane for lane in self._lanes.values() if lane.what == "parts" or self._has_results]
         # A round that is on may have begun too early.
-        again = [lane for lane in lanes if lane.thread is not None]
+        again = [lane for lane in lanes if lane.helper.is_busy]
         for some in (lanes, again):
             for lane in some:
-                if lane.thread is None and time.monotonic() < deadline:
+                if not lane.helper.is_busy and time.monotonic() < deadline:
                     self._begin(lane, time.monotonic())
             for lane in some:
-                if lane.thread is not None:
-                    lane.thread.join(max(0.0, deadline - time.monotonic()))
-                self._take_in(lane, time.monotonic())
+                left = deadline - time.monotonic()
+                self._take_in(lane, time.monotonic(), left)
 
     @property
     def problem(self) -> str:
@@ -176,31 +177,17 @@ class Archive:
             "writes": int(self._allowed),
             "state": lane.state,
         }
-        lane.begun, lane.answer, lane.wanted = now, None, False
-        arguments = (lane, json.dumps(asked))
-        lane.thread = threading.Thread(target=self._run, args=arguments, daemon=True)
-        lane.thread.start()
+        lane.begun, lane.wanted = now, False
+        lane.helper.ask("archive", json.dumps(asked))
 
-    def _run(self, lane: _Lane, text: str) -> None:
-        try:
-            found = as_user.run_as(
-                self._config.user,
-                installed.command("archive", text),
-                terminal.user_environment(self._config.user),
-                seconds=_LIMITS[lane.what],
-                most_bytes=_MOST,
-                unwanted=self._unwanted,
-            )
-            lane.answer = json_object(found.out)
-        except (OSError, as_user.UserError, terminal.CannotStart) as error:
-            lane.answer = {"error": one_line(str(error))}
+    def _take_in(self, lane: _Lane, now: float, seconds: float = 0.0) -> None:
+        """Take in a round that has ended: its answer is the user's, and goes back to the user.
 
-    def _take_in(self, lane: _Lane, now: float) -> None:
-        """Take in a round that has ended: its answer is the user's, and goes back to the user."""
-        if lane.thread is None or lane.thread.is_alive():
+        One that is on is waited for, for so many seconds.
+        """
+        answer = lane.helper.answer(seconds)
+        if answer is None:
             return
-        lane.thread = None
-        answer = lane.answer or {"error": "no answer"}
         lane.error = one_line(str(answer.get("error") or ""))
         lane.note = one_line(str(answer.get("note") or ""))
         more = answer.get("more") is True

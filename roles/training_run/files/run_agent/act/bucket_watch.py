@@ -6,15 +6,14 @@ Each look is a process of its own, and a thread waits for it: a slow bucket neve
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 from ..decide import bucket_budget
 from ..decide.checkpoints import bucket_and_folder
 from ..decide.config import Config
-from ..decide.values import is_whole, json_object, one_line
-from . import as_user, installed, terminal
+from ..decide.values import is_whole, one_line
 from .guard import STEPS
+from .helper import Helper
 
 _SECONDS = 60.0
 _MOST = 1 << 17
@@ -31,9 +30,7 @@ class BucketWatch:
         self._place = place if config.leader else None
         if place is None and config.checkpoint_dir.startswith("gs://"):
             self.error = f"{config.checkpoint_dir} is no bucket: write gs://BUCKET/FOLDER"
-        self._thread: threading.Thread | None = None
-        self._answer: dict[str, Any] | None = None
-        self._unwanted = threading.Event()
+        self._helper = Helper(config.user, _SECONDS, _MOST, f"{config.checkpoint_dir}: ")
         self._found: dict[str, Any] = {}
         self._begun = 0.0
         self._confirmed: float | None = None
@@ -58,7 +55,7 @@ class BucketWatch:
 
     def close(self) -> None:
         """End a look that is being done."""
-        self._unwanted.set()
+        self._helper.close()
 
     def look(self, now: float, running: bool) -> None:
         """Take in a look that has ended; begin the next one when it is due.
@@ -70,10 +67,10 @@ class BucketWatch:
             return
         self._note_begin(now, running)
         self._may_have_grown = self._may_have_grown or running
-        if self._thread is not None and not self._thread.is_alive():
-            self._thread = None
-            self._take(now, self._answer or {"error": "no answer"})
-        if self._thread is None and self._is_due(now) and self._may_have_grown:
+        answer = self._helper.answer()
+        if answer is not None:
+            self._take(now, typed(answer))
+        if not self._helper.is_busy and self._is_due(now) and self._may_have_grown:
             self._may_have_grown = running
             self._debt = self._debt.after(self._due - now)
             self._early = None
@@ -111,7 +108,7 @@ class BucketWatch:
         }
 
     def _begin(self, now: float) -> None:
-        self._begun, self._answer = now, None
+        self._begun = now
         bucket, prefix = self._place or ("", "")
         asked = {
             "storage": self._config.storage,
@@ -120,22 +117,7 @@ class BucketWatch:
             "prefix": prefix,
             "known": self._found.get("known", {}),
         }
-        self._thread = threading.Thread(target=self._run, args=(json.dumps(asked),), daemon=True)
-        self._thread.start()
-
-    def _run(self, text: str) -> None:
-        try:
-            done = as_user.run_as(
-                self._config.user,
-                installed.command("bucket", text),
-                terminal.user_environment(self._config.user),
-                seconds=_SECONDS,
-                most_bytes=_MOST,
-                unwanted=self._unwanted,
-            )
-            self._answer = typed(json_object(done.out) or {"error": "no answer"})
-        except (OSError, as_user.UserError, terminal.CannotStart) as error:
-            self._answer = {"error": f"{self._config.checkpoint_dir}: {one_line(str(error))}"}
+        self._helper.ask("bucket", json.dumps(asked))
 
     def _take(self, now: float, answer: dict[str, Any]) -> None:
         lists, gets = answer.get("lists", 0), answer.get("gets", 0)

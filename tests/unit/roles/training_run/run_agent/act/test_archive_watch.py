@@ -41,9 +41,7 @@ def settled(one: Archive, now: float, running: bool = True, hurry: bool = False)
     """Look, wait for the rounds that begin, and take them in."""
     one.look(now, running, hurry)
     for lane in one._lanes.values():
-        if lane.thread is not None:
-            lane.thread.join(30)
-            one._take_in(lane, now)
+        one._take_in(lane, now, seconds=30)
 
 
 def parts(lab: Objects) -> int:

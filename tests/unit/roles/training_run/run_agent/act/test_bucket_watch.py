@@ -35,8 +35,8 @@ def lab() -> Iterator[Objects]:
 def looked(watch: BucketWatch, now: float, running: bool = True) -> None:
     """Look once, and take in what is found."""
     watch.look(now, running)
-    assert watch._thread is not None
-    watch._thread.join(30)
+    assert watch._helper._thread is not None
+    watch._helper._thread.join(30)
     watch.look(now, running)
 
 
@@ -51,7 +51,7 @@ def test_a_look_is_taken_in_and_the_next_comes_when_it_is_paid(lab: Objects) -> 
     assert (shown["lists"], shown["gets"]) == (2, 1)
     asked = len(lab.requests)
     watch.look(1000.0 + shown["every_seconds"] - 2, running=True)
-    assert (watch._thread, len(lab.requests)) == (None, asked)
+    assert (watch._helper.is_busy, len(lab.requests)) == (False, asked)
     looked(watch, 1000.0 + shown["every_seconds"] + 2)
     assert len(lab.requests) == asked + 2
 
@@ -65,7 +65,7 @@ def test_a_program_that_begins_is_looked_at_soon_and_the_next_looks_pay_for_it(
     lab.step("digits/100", AT)
     watch.look(1001.0, running=True)
     watch.look(1020.0, running=True)
-    assert (watch._thread, watch.found["saved"]) == (None, 0)
+    assert (watch._helper.is_busy, watch.found["saved"]) == (False, 0)
     looked(watch, 1021.0)
     assert watch.found["saved"] == int(AT) * 10**9
     shown = watch.shown() or {}
@@ -77,14 +77,14 @@ def test_a_program_that_begins_is_looked_at_soon_and_the_next_looks_pay_for_it(
     watch.look(1022.0, running=False)
     watch.look(1023.0, running=True)
     watch.look(1060.0, running=True)
-    assert watch._thread is None
+    assert not watch._helper.is_busy
 
 
 def test_an_agent_that_finds_a_program_at_work_looks_as_usual(lab: Objects) -> None:
     watch = BucketWatch(config_of(storage=lab.url))
     looked(watch, 1000.0)
     watch.look(1050.0, running=True)
-    assert watch._thread is None
+    assert not watch._helper.is_busy
 
 
 def test_after_the_programs_end_one_look_is_the_last(lab: Objects) -> None:
@@ -94,7 +94,7 @@ def test_after_the_programs_end_one_look_is_the_last(lab: Objects) -> None:
     looked(watch, 2000.0, running=False)
     assert watch.found["saved"] == int(AT) * 10**9
     watch.look(9000.0, running=False)
-    assert watch._thread is None
+    assert not watch._helper.is_busy
 
 
 def test_a_program_that_ends_between_two_looks_has_its_last_look_too(lab: Objects) -> None:
@@ -108,7 +108,7 @@ def test_a_program_that_ends_between_two_looks_has_its_last_look_too(lab: Object
     looked(watch, 2000.0, running=False)
     assert watch.found["saved"] == int(AT) * 10**9
     watch.look(9000.0, running=False)
-    assert watch._thread is None
+    assert not watch._helper.is_busy
 
 
 def test_a_slow_bucket_delays_nothing(lab: Objects) -> None:
@@ -118,8 +118,8 @@ def test_a_slow_bucket_delays_nothing(lab: Objects) -> None:
     for now in range(50):
         watch.look(1000.0 + now, running=True)
     assert time.monotonic() - begun < 1.0
-    assert watch._thread is not None
-    watch._thread.join(30)
+    assert watch._helper._thread is not None
+    watch._helper._thread.join(30)
 
 
 def test_a_refusal_is_said_keeps_what_was_known_and_is_asked_less(lab: Objects) -> None:
@@ -161,7 +161,8 @@ def test_silence_lasts_until_the_last_look(lab: Objects) -> None:
 def test_who_does_not_look(more: dict[str, Any], error: str) -> None:
     watch = BucketWatch(replace(config_of(), **more))
     watch.look(1000.0, running=True)
-    assert (watch._thread, watch.shown(), watch.error, watch.seconds) == (None, None, error, 0.0)
+    assert (watch._helper.is_busy, watch.shown(), watch.error) == (False, None, error)
+    assert watch.seconds == 0.0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from run_agent.act import as_user, fence_look
+from run_agent.act import as_user, helper
 from run_agent.act.fence_look import FenceLook
 from run_agent.decide import config
 from run_definition import PUBLIC
@@ -16,8 +16,8 @@ from run_definition import PUBLIC
 MARK = {"attempt": 8, "owner": "me"}
 
 
-class Helper:
-    """Runs in the place of the process, until it may end."""
+class Process:
+    """Runs in its place, until it may end."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -31,10 +31,10 @@ class Helper:
 
 
 @pytest.fixture
-def helper(monkeypatch: pytest.MonkeyPatch) -> Helper:
-    made = Helper()
-    monkeypatch.setattr(fence_look.as_user, "run_as", made.run_as)
-    monkeypatch.setattr(fence_look.terminal, "user_environment", lambda _user: {})
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    made = Process()
+    monkeypatch.setattr(helper.as_user, "run_as", made.run_as)
+    monkeypatch.setattr(helper.terminal, "user_environment", lambda _user: {})
     return made
 
 
@@ -51,25 +51,25 @@ def attempt_of(look: FenceLook) -> int | None:
     return None
 
 
-def test_an_answer_that_came_between_two_looks_is_taken(helper: Helper) -> None:
+def test_an_answer_that_came_between_two_looks_is_taken(process: Process) -> None:
     look = look_of()
     look.begin({"n": 1})
     assert look.answer(0.05) is None
-    helper.may_end.set()
+    process.may_end.set()
     time.sleep(0.3)
     look.begin({"n": 2})
     assert attempt_of(look) == 1
-    assert helper.asked == [{"n": 1}]
+    assert process.asked == [{"n": 1}]
     look.begin({"n": 3})
     assert attempt_of(look) == 2
-    assert helper.asked[-1] == {"n": 3}
+    assert process.asked[-1] == {"n": 3}
 
 
-def test_an_answer_to_what_was_asked_before_an_attempt_is_none(helper: Helper) -> None:
+def test_an_answer_to_what_was_asked_before_an_attempt_is_none(process: Process) -> None:
     look = look_of()
     look.begin({"n": 1})
     look.forget()
-    helper.may_end.set()
+    process.may_end.set()
     time.sleep(0.3)
     assert look.answer(5.0) is None
     look.begin({"n": 2})

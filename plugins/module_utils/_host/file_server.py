@@ -53,6 +53,7 @@ class FileServer(ThreadingHTTPServer):
         self._peers = frozenset(peers)
         self._asking: "Counter[str]" = Counter()
         self._lock = threading.Lock()
+        self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
         super().__init__(at, _Handler)
 
     @property
@@ -94,6 +95,7 @@ class FileServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = _PATIENCE
+    protocol_version = "HTTP/1.1"
     server: FileServer
 
     def do_GET(self) -> None:
@@ -122,6 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
             while offset < size:
                 sent = self.connection.sendfile(content, offset, size - offset)
                 if not sent:
+                    # It got shorter meanwhile: what was promised does not come.
+                    self.close_connection = True
                     return
                 offset += sent
 

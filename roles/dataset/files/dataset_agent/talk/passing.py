@@ -16,7 +16,7 @@ from ..act import web
 from ..act.shelf import READY, Shelf, Whole
 from ..decide.config import Config, Dataset
 from ..decide.listing import Item, is_plain
-from . import proof
+from . import slice_proof
 from .file_server import FileServer, Reply
 
 _AT_ONCE = 2000
@@ -35,14 +35,14 @@ class Offer:
         """Return what a worker of the slice asks for."""
         found = _ADDRESS.fullmatch(path)
         shelf = self._shelves.get((found[1], found[2])) if found else None
-        if found is None or shelf is None or not proof.may_ask(self._key, path, headers):
+        if found is None or shelf is None or not slice_proof.may_ask(self._key, path, headers):
             return None
         number = int(found[4])
         if found[3] == "file":
             whole = shelf.whole[number : number + 1]
             return Reply(shelf.content / whole[0].path) if whole else None
         body = json.dumps(_list(shelf, number)).encode()
-        return Reply(body, proof.answering(self._key, body, headers))
+        return Reply(body, slice_proof.answering(self._key, body, headers))
 
     def server(self, config: Config) -> FileServer:
         """Return what answers the other workers; raise OSError if the port is taken."""
@@ -84,9 +84,9 @@ class Neighbour:
     def ask(self, start: int) -> Told:
         """Return which files it has, from a number on; raise web.CannotGet."""
         path = f"{self._place}/list/{start}"
-        asked = proof.asking(self._key, path)
+        asked = slice_proof.asking(self._key, path)
         body, said = self._asked(path, asked)
-        if not proof.is_answer(self._key, body, asked, said):
+        if not slice_proof.is_answer(self._key, body, asked, said):
             raise web.CannotGet(f"{self._server} is no worker of this slice")
         try:
             return _told(json.loads(body))
@@ -96,7 +96,7 @@ class Neighbour:
     def _asked(self, path: str, asked: Mapping[str, str]) -> tuple[bytes, str]:
         try:
             with web.opened(f"http://{self._server}{path}", asked, way=web.INSIDE) as answer:
-                return answer.read(_MOST), answer.headers.get(proof.PROOF, "")
+                return answer.read(_MOST), answer.headers.get(slice_proof.PROOF, "")
         except web.Refused:
             text = f"worker 0 ({self._server}) has other data sets: apply to all workers"
             raise web.CannotGet(text) from None
@@ -111,7 +111,7 @@ class Neighbour:
     def open(self, item: Item, offset: int) -> AbstractContextManager[web.Reading]:
         """Give one of its files, from an offset on."""
         path = f"{self._place}/file/{item.ref}"
-        asked = proof.asking(self._key, path)
+        asked = slice_proof.asking(self._key, path)
         return web.reading(f"http://{self._server}{path}", offset, asked, way=web.INSIDE)
 
 

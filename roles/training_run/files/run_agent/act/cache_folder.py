@@ -32,12 +32,11 @@ def entries(folder: Path) -> list[Entry]:
     return found
 
 
-def read(folder: Path, name: str) -> bytes | None:
-    """Return an entry; None if there is none of this name, or it is not whole."""
+def content(folder: Path, name: str) -> bytes:
+    """Return an entry, which may not be whole; empty if there is none of this name."""
     if not compile_cache.is_entry(name):
-        return None
-    data = user_files.read(folder / name, compile_cache.MOST_ENTRY)
-    return data if data and compile_cache.is_whole(data) else None
+        return b""
+    return user_files.read(folder / name, compile_cache.MOST_ENTRY)
 
 
 def write(folder: Path, name: str, data: bytes) -> bool:
@@ -63,7 +62,7 @@ def tidy(folder: Path, limit: int, known: Iterable[str]) -> list[str]:
             user_files.remove([folder / one.name, folder / _time_of(one.name)])
         elif one.size > compile_cache.MOST_ENTRY:
             continue  # it stays here, and does not travel
-        elif one.name in known or read(folder, one.name) is not None:
+        elif one.name in known or compile_cache.is_whole(content(folder, one.name)):
             kept.append(one.name)
         elif _is_still(folder / one.name, now):
             user_files.remove([folder / one.name, folder / _time_of(one.name)])

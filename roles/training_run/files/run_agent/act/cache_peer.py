@@ -1,160 +1,106 @@
 """Worker 0 hands the entries of a run's compilation cache to the other workers of its gang.
 
 JAX writes entries in its first process alone, so the other workers have none of their own. Server
-and client have the rights of the run's user. Each question has a proof by the run's key, and each
-answer its seal.
+and client have the rights of the run's user. Each question is proved by the run's key, and so is
+each answer.
 
-A connection begins with a number of the server's. Each question is a line: a proof and a name, or
-no name for the list of all. Each answer is a line with a length, or -1, and so many bytes.
+/list          names, sizes and times of the entries
+/entry/NAME    one of them
 """
 
 from __future__ import annotations
 
-import contextlib
-import hmac
+import http.client
 import json
-import os
-import socket
-import socketserver
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from ..decide import compile_cache
 from ..decide.compile_cache import Entry
 from ..decide.values import is_whole
-from . import cache_folder
+from . import cache_folder, slice_proof
+from .file_server import FileServer, Reply
 
-_CHALLENGE = 16
-_LINE = 600
-_SILENCE = 20.0
-_CONNECTIONS = 64
-_LIST = "list"
+_LIST, _ENTRY = "/list", "/entry/"
 _MOST_LIST = 4 << 20
 
 
 def main(_words: list[str]) -> int:
     """Serve what the first line of the input says, until the input ends."""
     order = json.loads(sys.stdin.readline())
+    offer = Offer(Path(order["folder"]), order["key"])
     try:
-        server = Server(order["host"], order["port"], Path(order["folder"]), order["key"])
+        server = FileServer((order["host"], order["port"]), order["peers"], offer.find)
     except OSError as error:
         print(f"{error.strerror}", flush=True)
         return 1
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server.begin()
     sys.stdin.read()
     return 0
 
 
-class Server(socketserver.ThreadingTCPServer):
-    """Answers on one address."""
+class Offer:
+    """What worker 0 answers."""
 
-    allow_reuse_address, daemon_threads, request_queue_size = True, True, 64
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder, self._key = folder, key
 
-    def __init__(self, host: str, port: int, folder: Path, key: str) -> None:
-        self.folder, self.key = folder, key
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.free = threading.BoundedSemaphore(_CONNECTIONS)
-        super().__init__((host, port), _Connection)
+    def find(self, path: str, headers: Mapping[str, str]) -> Reply | None:
+        """Return what a process with the key asks for."""
+        if not slice_proof.may_ask(self._key, path, headers):
+            return None
+        found = self._listed() if path == _LIST else self._entry(path)
+        return Reply(found, slice_proof.answering(self._key, found, headers)) if found else None
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a connection that breaks is the other's business."""
+    def _listed(self) -> bytes:
+        found = cache_folder.entries(self._folder)
+        return json.dumps([[one.name, one.size, one.at] for one in found]).encode()
 
-
-class _Connection(socketserver.StreamRequestHandler):
-    server: Server
-    timeout = _SILENCE
-
-    def handle(self) -> None:
-        if not self.server.free.acquire(blocking=False):
-            return
-        try:
-            self._converse()
-        finally:
-            self.server.free.release()
-
-    def _converse(self) -> None:
-        challenge, count = os.urandom(_CHALLENGE), 0
-        self.wfile.write(challenge)
-        while line := self.rfile.readline(_LINE):
-            proof, _space, name = line.decode("ascii").rstrip("\n").partition(" ")
-            wanted = proof_of(self.server.key, challenge, count, name)
-            if not hmac.compare_digest(proof, wanted):
-                return
-            self._answer(name, challenge)
-            count += 1
-
-    def _answer(self, name: str, challenge: bytes) -> None:
-        if not name:
-            found: bytes | None = listed(self.server.folder)
-            name = f"{_LIST} {challenge.hex()}"
-        else:
-            found = cache_folder.read(self.server.folder, name)
-        if found is None:
-            self.wfile.write(b"-1\n")
-            return
-        whole = compile_cache.sealed(self.server.key, name, found)
-        self.wfile.write(b"%d\n" % len(whole))
-        self.wfile.write(whole)
-
-
-def listed(folder: Path) -> bytes:
-    """Return names and sizes of the entries."""
-    return json.dumps(
-        [[one.name, one.size, one.at] for one in cache_folder.entries(folder)]
-    ).encode()
-
-
-def proof_of(key: str, challenge: bytes, count: int, name: str) -> str:
-    """Return what shows that a question comes from a process with the key."""
-    return compile_cache.sum_of(key, b"ask", challenge, b"%d" % count, name.encode()).hex()
+    def _entry(self, path: str) -> bytes:
+        """Return an entry, which who asks looks at; empty if there is none of this name."""
+        begins, found, name = path.partition(_ENTRY)
+        return cache_folder.content(self._folder, unquote(name)) if found and not begins else b""
 
 
 class Peer:
     """One connection to worker 0; all methods raise OSError."""
 
-    def __init__(self, host: str, port: int, key: str, seconds: float) -> None:
-        self._key, self._count = key, 0
-        self._socket = socket.create_connection((host, port), timeout=seconds)
-        self._stream = self._socket.makefile("rb")
-        self._challenge = self._stream.read(_CHALLENGE)
+    def __init__(self, at: tuple[str, int], own: str, key: str, seconds: float) -> None:
+        """Ask at an address and port; `own` is the address at which worker 0 knows this one."""
+        self._key = key
+        # Without proxies, which lead outside; it follows no redirect.
+        self._connection = http.client.HTTPConnection(*at, seconds, (own, 0))
 
     def close(self) -> None:
         """End the connection."""
-        with contextlib.suppress(OSError):
-            self._stream.close()
-            self._socket.close()
+        self._connection.close()
 
     def entries(self) -> list[Entry]:
-        """Return what worker 0 has."""
-        data = self._ask("", f"{_LIST} {self._challenge.hex()}", _MOST_LIST)
-        try:
-            return list(_entries_of(json.loads(data or b"[]")))
-        except ValueError:
-            raise OSError("worker 0 sends no list") from None
+        """Return what worker 0 has; raise ValueError if that is no list."""
+        data = self._ask(_LIST, _MOST_LIST)
+        if data is None:
+            raise OSError("worker 0 does not answer: it has another key, or its port is another's")
+        return list(_entries_of(json.loads(data)))
 
     def read(self, name: str) -> bytes | None:
-        """Return an entry; None if it is not there, or not sealed by the run's key."""
-        return self._ask(name, name, compile_cache.MOST_ENTRY + compile_cache.SEAL)
+        """Return an entry; None if it is not there, or what comes has not the run's key."""
+        return self._ask(f"{_ENTRY}{quote(name, safe='')}", compile_cache.MOST_ENTRY)
 
-    def _ask(self, name: str, sealed_as: str, most: int) -> bytes | None:
-        proof = proof_of(self._key, self._challenge, self._count, name)
-        self._count += 1
-        self._socket.sendall(f"{proof} {name}\n".encode("ascii"))
-        line = self._stream.readline(30)
-        if not line.endswith(b"\n"):
-            raise OSError("worker 0 does not answer: it has another key, or its port is another's")
-        size = int(line) if line.strip().lstrip(b"-").isdigit() else most + 1
-        if size < 0:
-            return None
-        if size > most:
-            raise OSError("worker 0 says too much")
-        data = self._stream.read(size)
-        if len(data) < size:
-            raise OSError("worker 0 ended the connection")
-        return compile_cache.unsealed(self._key, sealed_as, data)
+    def _ask(self, path: str, most: int) -> bytes | None:
+        asked = slice_proof.asking(self._key, path)
+        try:
+            self._connection.request("GET", path, headers=asked)
+            answer = self._connection.getresponse()
+            data = answer.read(most)
+            answer.close()
+        except http.client.HTTPException as error:
+            self._connection.close()
+            raise OSError(f"worker 0 does not answer in HTTP: {error!r}"[:200]) from None
+        proof = answer.headers.get(slice_proof.PROOF, "")
+        return data if slice_proof.is_answer(self._key, data, asked, proof) else None
 
 
 def _entries_of(found: Any) -> Iterator[Entry]:

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..decide import compile_cache
-from ..decide.checkpoints import time_of
+from ..decide.checkpoints import thing_of
 from ..decide.compile_cache import Entry
 from ..decide.values import one_line
 from . import cache_folder
@@ -42,7 +42,7 @@ def done(asked: dict[str, Any]) -> dict[str, Any]:
     """Fetch entries if that is asked for, tidy the folder, send what is new to the bucket.
 
     Asked is with the `folder`, the `limit` in bytes, the `key`, what is `known` to be whole, and
-    how many `seconds` it may take; with `peer` as host and port, and with `bucket`, the `prefix`,
+    how many `seconds` it may take; with `peer` as host, port and own address, and with `bucket`, the `prefix`,
     `storage` and `metadata`, where there are such. Return the names that are `known` now, how many
     were `fetched` and `sent`, the `errors`, and whether worker 0 may serve soon: then `again`.
     """
@@ -68,8 +68,9 @@ def done(asked: dict[str, Any]) -> dict[str, Any]:
 def _from_peer(asked: dict[str, Any], folder: Path, until: float) -> int:
     if not asked.get("peer"):
         return 0
-    host, port = asked["peer"]
-    peer = Peer(host, port, asked["key"], max(0.1, min(10.0, until - time.monotonic())))
+    host, port, own = asked["peer"]
+    seconds = max(0.1, min(10.0, until - time.monotonic()))
+    peer = Peer((host, port), own, asked["key"], seconds)
     try:
         missing = _missing(peer.entries(), folder, asked["limit"])
         return sum(_take(folder, one.name, peer.read, until) for one in missing)
@@ -144,20 +145,8 @@ def _object(asked: dict[str, Any], name: str) -> str:
 
 def _listed(bucket: Bucket, prefix: str) -> list[Entry]:
     """Return the objects below a prefix, by their names below it; those of other keys as well."""
-    found = [one for one in map(_thing, bucket.items_below(prefix, _PAGES)) if one is not None]
-    return [
-        Entry(one.name.removeprefix(prefix), one.size, one.at)
-        for one in found
-        if one.name.startswith(prefix)
-    ]
-
-
-def _thing(item: Any) -> Entry | None:
-    if not isinstance(item, dict):
-        return None
-    name, size, at = item.get("name"), str(item.get("size")), time_of(item.get("updated"))
-    good = isinstance(name, str) and size.isascii() and size.isdigit() and len(size) < 16
-    return Entry(str(name), int(size), at) if good and at is not None else None
+    found = (thing_of(item, prefix) for item in bucket.items_below(prefix, _PAGES))
+    return [Entry(one.name, one.size, one.at) for one in found if one is not None]
 
 
 def _send(asked: dict[str, Any], folder: Path, known: Iterable[str], until: float) -> int:
@@ -168,8 +157,8 @@ def _send(asked: dict[str, Any], folder: Path, known: Iterable[str], until: floa
         own = f"{compile_cache.name_of(asked['key'])}/"
         held = {f"{own}{name}" for name in known}
         for name in sorted(held - {one.name for one in there}):
-            data = cache_folder.read(folder, name.removeprefix(own))
-            if data is None or time.monotonic() > until:
+            data = cache_folder.content(folder, name.removeprefix(own))
+            if not data or time.monotonic() > until:
                 continue
             whole = compile_cache.sealed(asked["key"], name.removeprefix(own), data)
             # Another worker may have written the same meanwhile.

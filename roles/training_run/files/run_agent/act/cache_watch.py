@@ -12,16 +12,16 @@ import json
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..decide import archive, compile_cache
 from ..decide.config import Config
-from ..decide.values import is_whole, json_object, one_line
+from ..decide.values import is_whole, one_line
 from . import as_user, installed, terminal
 from .hand import Hand
+from .helper import Helper
 
 _MOST = 2 << 20
 _FETCH_SECONDS = 60.0  # that a start waits for entries at most
@@ -40,15 +40,13 @@ class CompileCache:
         # Of each gang: where the slices of a run train alone, they have a key each.
         gang = f"{place[1]}{archive.COMPILE_CACHE}/{config.fence}/" if place else ""
         self._bucket = (place[0], gang) if place else None
-        self._thread: threading.Thread | None = None
-        self._answer: dict[str, Any] | None = None
+        self._helper = Helper(config.user, _ROUND_SECONDS + _FETCH_SECONDS, _MOST)
         self._fetches = self._again = False
         self._known: list[str] = []
         self._stamp: list[int] | None = None
         self._looked: float | None = None
         self._fetched: float | None = None
         self._waits: float | None = None  # since when a start could have had its entries
-        self._unwanted = threading.Event()
         self._server: subprocess.Popen[bytes] | None = None
         self._served = ("", 0.0)  # by which key, and when that began
         self._last_fetched = 0  # entries, before the last start
@@ -72,7 +70,7 @@ class CompileCache:
         self._looked, before = now, self._stamp
         self._stamp = self._hand.stamp(folder)
         # While nothing runs and nothing was seen before, the next start has its own round.
-        if self._thread is None and self._stamp != before and not (idle and before is None):
+        if not self._helper.is_busy and self._stamp != before and not (idle and before is None):
             self._begin(folder, key, fetch=False)
 
     def obstacle(self, now: float, heard: bool) -> str:
@@ -90,11 +88,11 @@ class CompileCache:
         waits = self._waits = now if self._waits is None else self._waits
         begun = now if self._fetched is None else self._fetched
         again = self._again and now - begun < _SERVES_WITHIN
-        if self._thread is None and (self._fetched is None or again):
+        if not self._helper.is_busy and (self._fetched is None or again):
             self._fetched = begun
             terminal.give_cache_folder(self._config)
             self._begin(folder, key, fetch=True)
-        return _FILLS if self._thread is not None and now - waits <= _FETCH_SECONDS else ""
+        return _FILLS if self._helper.is_busy and now - waits <= _FETCH_SECONDS else ""
 
     def shown(self) -> dict[str, Any] | None:
         """Return what the status says of the cache; None where the agent has none to look after."""
@@ -113,7 +111,7 @@ class CompileCache:
 
     def close(self) -> None:
         """End what works beside the loop."""
-        self._unwanted.set()
+        self._helper.close()
         self._end_server()
 
     @property
@@ -123,7 +121,9 @@ class CompileCache:
     @property
     def _peer(self) -> list[Any] | None:
         config = self._config
-        return None if config.leader or not config.port else [config.hosts[0], config.port]
+        if config.leader or not config.port:
+            return None
+        return [config.hosts[0], config.port, config.hosts[config.worker]]
 
     def _begin(self, folder: Path, key: str, fetch: bool) -> None:
         config = self._config
@@ -142,36 +142,20 @@ class CompileCache:
         }
         if self._bucket is not None:
             order.update(bucket=self._bucket[0], prefix=self._bucket[1])
-        self._answer, self._fetches, self._again = None, fetch, False
-        text = json.dumps(order).encode()
-        self._thread = threading.Thread(target=self._run, args=(text,), daemon=True)
-        self._thread.start()
-
-    def _run(self, order: bytes) -> None:
-        try:
-            found = as_user.run_as(
-                self._config.user,
-                installed.command("cache"),
-                terminal.user_environment(self._config.user),
-                seconds=_ROUND_SECONDS + _FETCH_SECONDS,
-                most_bytes=_MOST,
-                unwanted=self._unwanted,
-                given=order,
-            )
-            self._answer = json_object(found.out)
-        except (OSError, as_user.UserError, terminal.CannotStart) as error:
-            self._answer = {"errors": [str(error)]}
+        self._fetches, self._again = fetch, False
+        self._helper.ask("cache", given=json.dumps(order).encode())
 
     def _take_in(self) -> None:
         """Take in what a round says: it is the user's, and goes back to the user."""
-        if self._thread is None or self._thread.is_alive():
+        answer = self._helper.answer()
+        if answer is None:
             return
-        self._thread, answer = None, self._answer or {"errors": ["no answer"]}
         names = answer.get("known")
         if isinstance(names, list):
             names = [one for one in names if isinstance(one, str) and compile_cache.is_entry(one)]
             self._known = names[: compile_cache.MOST_ENTRIES]
-        fetched, errors = answer.get("fetched"), answer.get("errors")
+        fetched = answer.get("fetched")
+        errors = answer.get("errors", [answer.get("error", "no answer")])
         self._again = self._fetches and answer.get("again") is True
         if self._fetches and is_whole(fetched):
             self._last_fetched = max(0, min(fetched, compile_cache.MOST_ENTRIES))
@@ -189,7 +173,13 @@ class CompileCache:
             return
         self._end_server()
         self._served = (key, now)
-        order = {"host": config.hosts[0], "port": config.port, "folder": str(folder), "key": key}
+        order = {
+            "host": config.hosts[0],
+            "port": config.port,
+            "peers": config.hosts,
+            "folder": str(folder),
+            "key": key,
+        }
         with contextlib.suppress(OSError, KeyError):
             self._server = subprocess.Popen(
                 as_user.command_as(config.user, installed.command("cache-serve")),

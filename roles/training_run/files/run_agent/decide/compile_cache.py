@@ -124,19 +124,18 @@ def name_of(key: str) -> str:
     return hashlib.sha256(b"tpu-fleet cache " + key.encode("ascii")).hexdigest()[:16]
 
 
-def sum_of(key: str, *words: bytes) -> bytes:
-    """Return what only who has the key can compute of these words."""
-    whole = b"".join(len(word).to_bytes(8, "big") + word for word in words)
-    return hmac.new(bytes.fromhex(key), whole, hashlib.sha256).digest()
-
-
 def sealed(key: str, name: str, data: bytes) -> bytes:
-    """Return an entry as it travels."""
-    return _MAGIC + sum_of(key, b"entry", name.encode(), data) + data
+    """Return an entry as it lies in a bucket."""
+    return _seal(key, name, data) + data
 
 
 def unsealed(key: str, name: str, data: bytes) -> bytes | None:
-    """Return an entry that has travelled; None unless it was sealed under this name and key."""
+    """Return an entry of a bucket; None unless it was sealed under this name and key."""
     content = data[SEAL:]
-    wanted = _MAGIC + sum_of(key, b"entry", name.encode(), content)
-    return content if hmac.compare_digest(data[:SEAL], wanted) else None
+    return content if hmac.compare_digest(data[:SEAL], _seal(key, name, content)) else None
+
+
+def _seal(key: str, name: str, data: bytes) -> bytes:
+    words = (b"entry", name.encode(), data)
+    whole = b"".join(len(word).to_bytes(8, "big") + word for word in words)
+    return _MAGIC + hmac.digest(bytes.fromhex(key), whole, "sha256")

@@ -40,9 +40,10 @@ def test_a_file_or_its_rest(
     server: FileServer, path: str, asked: str, status: int, body: bytes | None
 ) -> None:
     line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-    line.request("GET", path, headers={"Range": asked} if asked else {})
-    answer = line.getresponse()
-    assert answer.status == status
-    if body is not None:
-        assert answer.read() == body
+    for _again in range(2):
+        line.request("GET", path, headers={"Range": asked} if asked else {})
+        answer = line.getresponse()
+        assert answer.status == status
+        told = answer.read()
+        assert body in (None, told)
     line.close()

@@ -245,8 +245,7 @@ def test_a_compilation_cache_is_the_work_of_its_user(place: Path, hands: hand.Ha
         os.link(secret, folder / name)
         cache = CompileCache(run, hands, lambda: "ab" * 32)
         cache.look(100.0, idle=False)
-        until(lambda: not cache._thread or not cache._thread.is_alive())
-        cache._take_in()
+        until(lambda: not cache._take_in() and not cache._helper.is_busy)
         assert [one.rpartition("/")[2] for one in lab.items] == [own]
         assert secret.read_bytes() == whole
         until(lambda: processes.with_argument("cache-serve", UID))

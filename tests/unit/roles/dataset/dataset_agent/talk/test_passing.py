@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dataset_agent.act.shelf import Shelf, Whole
 from dataset_agent.decide.config import Dataset
-from dataset_agent.talk import passing, proof
+from dataset_agent.talk import passing, slice_proof
 from dataset_agent.talk.passing import Offer
 
 ID = "0123456789abcdef"
@@ -42,8 +42,8 @@ def offer(tmp_path: Path) -> Offer:
     ],
 )
 def test_only_files_of_a_data_set_can_be_asked_for(offer: Offer, path: str, is_found: bool) -> None:
-    assert (offer.find(path, proof.asking("key", path)) is not None) is is_found
-    assert offer.find(path, proof.asking("other", path)) is None
+    assert (offer.find(path, slice_proof.asking("key", path)) is not None) is is_found
+    assert offer.find(path, slice_proof.asking("other", path)) is None
     assert offer.find(path, {}) is None
 
 

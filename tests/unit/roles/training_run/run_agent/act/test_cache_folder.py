@@ -32,8 +32,7 @@ def test_entries_are_plain_files(tmp_path: Path) -> None:
     (tmp_path / name_of("c")).mkdir()
     (tmp_path / "notes").write_text("x")
     assert [entry.name for entry in cache_folder.entries(tmp_path)] == [one]
-    assert cache_folder.read(tmp_path, name_of("b")) is None
-    assert cache_folder.read(tmp_path, "notes") is None
+    assert [cache_folder.content(tmp_path, name) for name in (name_of("b"), "notes")] == [b"", b""]
     assert cache_folder.entries(tmp_path / "gone") == []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from object_server import Objects, serving
-from run_agent.act import cache_watch, terminal
+from run_agent.act import helper, terminal
 from run_agent.act.cache_watch import CompileCache
 from run_agent.act.hand import Hand
 from run_agent.decide.config import Config, Paths, parse
@@ -47,8 +47,9 @@ def cache_of(config: Config, key: str = KEY) -> CompileCache:
 
 
 def settled(cache: CompileCache) -> None:
-    if cache._thread is not None:
-        cache._thread.join(60)
+    thread = cache._helper._thread
+    if thread is not None:
+        thread.join(60)
     cache._take_in()
 
 
@@ -64,7 +65,7 @@ def test_a_start_waits_until_entries_are_here(tmp_path: Path, lab: Objects) -> N
     settled(first)
     assert [name.rpartition("/")[2] for name in lab.items] == [NAME]
     first.look(201.0, idle=False)
-    assert first._thread is None  # half a minute has not passed, and nothing is new
+    assert not first._helper.is_busy  # half a minute has not passed, and nothing is new
     (folder / NAME).unlink()
     first.forget()
     assert first.obstacle(300.0, True)
@@ -91,7 +92,7 @@ def test_nor_does_it_wait_longer_for_a_round_of_the_run(tmp_path: Path, lab: Obj
     (tmp_path / "cache/demo" / cache._config.user / NAME).write_bytes(DATA)
     lab.delay = 1.0
     cache.look(90.0, idle=False)
-    assert cache._thread is not None  # it sends what the program has written
+    assert cache._helper.is_busy  # it sends what the program has written
     assert cache.obstacle(100.0, True)
     assert cache.obstacle(159.0, True)
     assert cache.obstacle(161.0, True) == ""
@@ -111,7 +112,7 @@ def test_nothing_is_waited_for(tmp_path: Path, lab: Objects, more: dict[str, Any
     config = config_of(tmp_path, lab, **more)
     cache = cache_of(config)
     assert cache.obstacle(100.0, True) == ""
-    assert cache._thread is None
+    assert not cache._helper.is_busy
     assert (cache.shown() is None) == ("archive" not in more)
     assert (terminal.give_cache_folder(config) is None) == ("archive" not in more)
 
@@ -120,7 +121,7 @@ def test_without_a_key_nothing_travels(tmp_path: Path, lab: Objects) -> None:
     cache = cache_of(config_of(tmp_path, lab), key="")
     assert cache.obstacle(100.0, True) == ""
     cache.look(100.0, idle=False)
-    assert (cache._thread, cache._server, lab.requests) == (None, None, [])
+    assert (cache._helper.is_busy, cache._server, lab.requests) == (False, None, [])
 
 
 def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
@@ -137,7 +138,7 @@ def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
     other = replace(config, worker=1, paths=replace(config.paths, cache=tmp_path / "cache1"))
     second = cache_of(other)
     assert second.obstacle(100.0, False)
-    assert second._thread is None  # worker 0 has not answered yet
+    assert not second._helper.is_busy  # worker 0 has not answered yet
     at = 100.0
     while second.obstacle(at, True):  # the server's process begins: it is asked again
         settled(second)
@@ -153,11 +154,11 @@ def test_what_a_round_says_is_read_with_care(
 ) -> None:
     cache = cache_of(config_of(tmp_path, lab))
     odd = json.dumps({"known": ["../x", 3, NAME], "errors": ["a\nb", 3, {}, "", ""]})
-    monkeypatch.setattr(cache_watch.installed, "command", lambda *_: ["/bin/echo", odd])
+    monkeypatch.setattr(helper.installed, "command", lambda *_: ["/bin/echo", odd])
     cache.obstacle(100.0, True)
     settled(cache)
     assert (cache._known, cache.errors) == ([NAME], ["a b", "3", "{}"])
-    monkeypatch.setattr(cache_watch.installed, "command", lambda *_: ["/bin/false"])
+    monkeypatch.setattr(helper.installed, "command", lambda *_: ["/bin/false"])
     cache.forget()
     cache.obstacle(200.0, True)
     settled(cache)
@@ -183,4 +184,4 @@ def test_a_worker_0_that_does_not_serve_holds_a_start_for_seconds(
         settled(cache)
         assert "refused" in cache.errors[0]
     assert cache.obstacle(110.0, True) == ""
-    assert cache._thread is None
+    assert not cache._helper.is_busy

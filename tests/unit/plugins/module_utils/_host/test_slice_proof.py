@@ -1,8 +1,8 @@
-"""Only workers of the slice ask, and are answered."""
+"""Only workers with the key ask, and are answered."""
 
 from __future__ import annotations
 
-from dataset_agent.talk import proof
+from ansible_collections.tpu.fleet.plugins.module_utils._host import slice_proof as proof
 
 
 def test_a_question_is_for_one_path_and_one_key() -> None:

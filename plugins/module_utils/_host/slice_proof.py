@@ -1,4 +1,9 @@
-"""How a worker shows that it is of the slice: by the key that all of them have from the fleet."""
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a worker shows that it is of the slice, or of the gang: by a key that all of them have.
+
+What it asks for goes to `file_server.py`. Agents use this file too: standard library only.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ def asking(key: str, path: str) -> dict[str, str]:
 
 
 def may_ask(key: str, path: str, headers: Mapping[str, str]) -> bool:
-    """Return whether it is a worker of the slice that asks."""
+    """Return whether a worker with the key asks."""
     wanted = _made(key, "ask", path, headers.get(NONCE, ""))
     return bool(key) and _same(wanted, headers.get(PROOF, ""))
 
@@ -28,7 +33,7 @@ def answering(key: str, body: bytes, headers: Mapping[str, str]) -> dict[str, st
 
 
 def is_answer(key: str, body: bytes, asked: Mapping[str, str], proof: str) -> bool:
-    """Return whether an answer to this question comes from a worker of the slice."""
+    """Return whether an answer to this question comes from a worker with the key."""
     return _same(_of_answer(key, body, asked[NONCE]), proof)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from ..decide import archive, compile_cache
 from ..decide.config import Config
 from ..decide.values import is_whole, one_line
-from . import as_user, installed, terminal
+from . import child, terminal
 from .hand import Hand
 from .helper import Helper
 
@@ -181,27 +180,10 @@ class CompileCache:
             "key": key,
         }
         with contextlib.suppress(OSError, KeyError):
-            self._server = subprocess.Popen(
-                as_user.command_as(config.user, installed.command("cache-serve")),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={"PATH": as_user.PATH},
-                start_new_session=True,
-            )
+            self._server = child.begun(config.user, "cache-serve")
             if self._server.stdin is not None:
                 os.write(self._server.stdin.fileno(), json.dumps(order).encode() + b"\n")
 
     def _end_server(self) -> None:
         server, self._server = self._server, None
-        if server is None:
-            return
-        if server.stdin is not None:
-            with contextlib.suppress(OSError):
-                server.stdin.close()
-        # It is our own child, and not waited for yet: no other process has the number.
-        with contextlib.suppress(OSError):
-            os.killpg(server.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(1)
+        child.end(server)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..decide.values import is_whole, one_line
-from . import as_user, folder_facts, installed, user_files
+from . import as_user, child, folder_facts, user_files
 
 _SECONDS = 10.0
 _PAUSE = 5.0  # after a failure
@@ -269,15 +268,7 @@ class Hand:
         return answer.get("result")
 
     def _start(self, user: str) -> subprocess.Popen[bytes]:
-        self._process = subprocess.Popen(
-            as_user.command_as(user, installed.command("hand")),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={"PATH": as_user.PATH},
-            start_new_session=True,
-        )
+        self._process = child.begun(user, "hand", stdout=subprocess.PIPE)
         self._coming = b""
         self._rights = _rights_of(user)
         for stream in (self._process.stdin, self._process.stdout):
@@ -313,17 +304,7 @@ class Hand:
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        # It is our own child, and not waited for yet: no other process has the number.
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1)
+        child.end(process)
 
 
 def _rights_of(user: str) -> tuple[int, ...]:

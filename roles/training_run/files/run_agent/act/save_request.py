@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterable
 
 from ..decide.config import Config
-from . import as_user, environment, installed, processes, terminal
+from . import child, environment, processes, terminal
 from .hand import Hand
 
 
@@ -32,15 +31,7 @@ def run_command(config: Config, hand: Hand, run_id: str, attempt: int) -> None:
     try:
         os.write(told, json.dumps(order).encode("ascii"))
         os.lseek(told, 0, os.SEEK_SET)
-        subprocess.Popen(
-            as_user.command_as(config.user, installed.command("start")),
-            cwd="/",
-            env={"PATH": as_user.PATH},
-            stdin=told,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        child.begun(config.user, "start", stdin=told)
     finally:
         os.close(told)
 

@@ -24,6 +24,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence impor
 from object_server import Objects, serving
 from run_agent import agent
 from run_agent.act import (
+    child,
     evidence,
     fence_file,
     hand,
@@ -135,7 +136,7 @@ def test_root_starts_nothing_of_the_users_environment(place: Path, hands: hand.H
         return real(words, *more, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(save_request.subprocess, "Popen", watched)
+        patch.setattr(child.subprocess, "Popen", watched)
         assert save_request.ask(run, hands, "id", 1, []) == "checkpoint_command"
     text = until(
         lambda: told.exists() and told.read_text().endswith(f"{UID}\n") and told.read_text()

@@ -306,9 +306,8 @@ def _ports(pids: list[int]) -> tuple[dict[str, Any], dict[str, str]]:
     there = sockets.sockets(listeners.tables())
     wanted = [one for one in there if one.state != "TIME_WAIT" and one.inode != "0"]
     held = sockets.holders({one.inode for one in wanted}, pids)
-    ours = set(pids)
     listening = sorted({(o.own_port, held.get(o.inode, 0)) for o in wanted if o.state == "LISTEN"})
-    leads = [one for one in wanted if one.state != "LISTEN" and held.get(one.inode) in ours]
+    leads = [one for one in wanted if one.state != "LISTEN" and one.inode in held]
     leads.sort(key=lambda one: (one.state != "SYN_SENT", one.unsent == 0, one.port))
     connecting = [
         {
@@ -320,7 +319,7 @@ def _ports(pids: list[int]) -> tuple[dict[str, Any], dict[str, str]]:
         }
         for one in leads[: bounds.CONNECTING]
     ]
-    ports = [[port, pid, pid in ours] for port, pid in listening[: bounds.LISTENING]]
+    ports = [[port, pid, pid > 0] for port, pid in listening[: bounds.LISTENING]]
     return (
         {"listening": ports, "connecting": connecting},
         {one.inode: one.said for one in wanted},

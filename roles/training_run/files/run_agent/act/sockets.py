@@ -19,7 +19,6 @@ _STATES = {
     "0B": "CLOSING",
 }  # fmt: skip
 _MOST_ROWS = 20_000
-_MOST_FILES = 300_000
 _SECONDS = 1.5
 
 
@@ -67,20 +66,17 @@ def _address(text: str) -> str:
     return str(mapped or address)
 
 
-def holders(wanted: set[str], first: Iterable[int], proc: Path = PROC) -> dict[str, int]:
-    """Return the process that has each of these sockets; some processes are looked at first.
+def holders(wanted: set[str], pids: Iterable[int], proc: Path = PROC) -> dict[str, int]:
+    """Return which of these processes has each of these sockets.
 
-    The search ends after some files and seconds, because users can open any number of them.
+    The search ends after some seconds, because users can open any number of files.
     """
     found: dict[str, int] = {}
-    own = list(first)
-    rest = sorted(int(name) for name in os.listdir(proc) if name.isdigit())  # noqa: PTH208
-    left, deadline = _MOST_FILES, time.monotonic() + _SECONDS
-    for pid in [*own, *(pid for pid in rest if pid not in set(own))]:
+    deadline = time.monotonic() + _SECONDS
+    for pid in pids:
         with contextlib.suppress(OSError), os.scandir(str(proc / str(pid) / "fd")) as entries:
             for entry in entries:
-                left -= 1
-                if left < 0 or time.monotonic() > deadline or len(found) == len(wanted):
+                if time.monotonic() > deadline or len(found) == len(wanted):
                     return found
                 with contextlib.suppress(OSError):
                     target = os.readlink(entry.path)  # noqa: PTH115 - as in chip_holders.py

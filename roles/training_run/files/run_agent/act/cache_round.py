@@ -42,9 +42,10 @@ def done(asked: dict[str, Any]) -> dict[str, Any]:
     """Fetch entries if that is asked for, tidy the folder, send what is new to the bucket.
 
     Asked is with the `folder`, the `limit` in bytes, the `key`, what is `known` to be whole, and
-    how many `seconds` it may take; with `peer` as host, port and own address, and with `bucket`, the `prefix`,
-    `storage` and `metadata`, where there are such. Return the names that are `known` now, how many
-    were `fetched` and `sent`, the `errors`, and whether worker 0 may serve soon: then `again`.
+    how many `seconds` it may take; with `peer` as host, port and own address, and with `bucket`,
+    the `prefix`, `storage` and `metadata`, where there are such. Return the names that are `known`
+    now, how many were `fetched` and `sent`, the `errors`, and whether worker 0 may serve soon: then
+    `again`.
     """
     folder, errors, fetched, sent = Path(asked["folder"]), [], 0, 0
     again = False

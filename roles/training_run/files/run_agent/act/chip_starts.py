@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ..decide import chips
+from ..decide import chips, last_error
 from ..decide.config import Config
-from ..decide.run_states import MARK
 from . import chip_holders, preparation, terminal
-from .hand import CannotReach, Hand
+from .hand import Hand
 
 _AGAIN = 60.0
 _BYTES = 64 * 1024
@@ -37,14 +36,8 @@ class ChipStarts:
         """Return why the chips failed a program that has just ended; empty if they did not."""
         if not preparation.needs_tpu(self._config):
             return ""
-        try:
-            text = self._hand.tail(self._config.paths.log, _BYTES).decode("utf-8", "replace")
-        except CannotReach:
-            return ""
-        lines = text.splitlines()
-        begins = f" attempt {attempt} of {self._config.run} begins "
-        begun = [n for n, line in enumerate(lines) if line.startswith(MARK) and begins in line]
-        said = chips.said(lines[begun[-1] :] if begun else lines)
+        log = self._hand.tail(self._config.paths.log, _BYTES)
+        said = chips.said(last_error.lines_of(log, attempt))
         uid = terminal.uid_of(self._config.user)
         # Another process that holds them is named where the next attempt waits for it.
         return "" if any(one.uid != uid for one in self._holders()) else said

@@ -15,10 +15,15 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
 _MOST_PREFIX = 100
 
 
+def plain_lines(log: bytes) -> list[str]:
+    """Return the lines of a terminal's output, without what a progress bar wrote over."""
+    text = _COLOUR.sub("", log.decode("utf-8", "replace"))
+    return [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+
+
 def lines_of(log: bytes, attempt: int) -> list[str]:
     """Return the lines of the end of a log, as far as they are of an attempt."""
-    text = _COLOUR.sub("", log.decode("utf-8", "replace"))
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    lines = plain_lines(log)
     for number in range(len(lines) - 1, -1, -1):
         begins = _BEGINS.match(lines[number])
         if begins and int(begins[1]) == attempt:

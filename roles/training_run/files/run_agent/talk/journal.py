@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from typing import Any
 
 from ..act import terminal
 from ..act.hand import Hand
-from ..decide import story
+from ..decide import last_error, story
 from ..decide.config import Config
 from ..decide.run_states import why_of
 from ..decide.status import Memory, step_of_attempt
@@ -17,14 +16,11 @@ from .events import EventLog
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 8192
-_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def last_lines(data: bytes, count: int = _TAIL_LINES) -> list[str]:
     """Return the last lines of a terminal's output as plain text."""
-    text = _COLOURS.sub(b"", data).decode("utf-8", "replace")
-    # What a progress bar wrote over is not shown.
-    lines = [line.rstrip("\r").rpartition("\r")[2].rstrip()[:500] for line in text.split("\n")]
+    lines = [line.rstrip()[:500] for line in last_error.plain_lines(data)]
     return [line for line in lines if line][-count:]
 
 

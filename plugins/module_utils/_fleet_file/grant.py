@@ -20,7 +20,7 @@ from .._compute.machine_types import APIS as GENERATION_APIS
 from .._core.errors import BadRequest
 from .._core.ownership import OWNER_LABEL
 from .._schema import values as rules
-from .._schema.accelerators import ACCELERATOR_TYPES, API_ENUM, CORES_PER_CHIP, PREFIXES
+from .._schema.accelerators import API_ENUM, CORES_PER_CHIP, PREFIXES, meant_types
 from .._schema.keys import (
     APIS,
     Problem,
@@ -497,7 +497,7 @@ def _entry_problems(field: str, entry: Mapping[str, Any]) -> list[Problem]:
         remedy = "Give the generation (v4) for any size of it, or one accelerator_type (v3-8)"
         problems.append(Problem(field, None, message, remedy))
     if accelerator_type and chips_of(accelerator_type) is None:
-        remedy = did_you_mean(accelerator_type, ACCELERATOR_TYPES, rules.TYPE_REMEDY)
+        remedy = did_you_mean(accelerator_type, meant_types(accelerator_type), rules.TYPE_REMEDY)
         message = "is not a known accelerator type"
         problems.append(Problem(f"{field}.accelerator_type", accelerator_type, message, remedy))
     chips, count = entry.get("chips"), entry.get("count")

@@ -10,7 +10,7 @@ from typing import Any
 from .._compute import machine_types
 from .._roles.python_env.frameworks import version_key
 from .._schema import values as rules
-from .._schema.accelerators import ACCELERATOR_TYPES, PREFIXES, default_runtime, runtime_fits
+from .._schema.accelerators import PREFIXES, default_runtime, meant_types, runtime_fits
 from .._schema.accelerators import parse as parse_accelerator
 from .._schema.keys import (
     TIERS,
@@ -99,7 +99,7 @@ def _check_types(field: str, entry: Entry, one: Slice) -> list[Problem]:
     runtime = text_of(entry, "runtime_version")
     for place, kind in named:
         if parse_accelerator(kind) is None:
-            remedy = did_you_mean(kind, ACCELERATOR_TYPES, rules.TYPE_REMEDY)
+            remedy = did_you_mean(kind, meant_types(kind), rules.TYPE_REMEDY)
             problems.append(Problem(place, kind, "is not a known accelerator type", remedy))
         elif runtime and one.api != COMPUTE and not runtime_fits(kind, runtime):
             remedy = f"Use {default_runtime(kind)}, or leave it out"

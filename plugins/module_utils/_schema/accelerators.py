@@ -12,6 +12,7 @@ for it, therefore only the tables of sizes have it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -237,6 +238,15 @@ ACCELERATOR_TYPES: dict[str, AcceleratorType] = _table()
 def parse(name: str) -> AcceleratorType | None:
     """Return an accelerator type by its name; None if it is unknown, though it may exist."""
     return ACCELERATOR_TYPES.get(name)
+
+
+def meant_types(name: str) -> list[str]:
+    """Return the types that a wrong name can mean: the nearest size of its generation, or all."""
+    prefix, _dash, number = name.rpartition("-")
+    sizes = [one for one in ACCELERATOR_TYPES if one.rpartition("-")[0] == prefix]
+    if not sizes or not re.fullmatch("[0-9]{1,9}", number):
+        return list(ACCELERATOR_TYPES)
+    return [min(sizes, key=lambda one: abs(int(one.rpartition("-")[2]) - int(number)))]
 
 
 def topologies(kind: AcceleratorType) -> list[str]:

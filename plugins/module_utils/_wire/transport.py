@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urljoin
+from urllib.parse import quote, urljoin, urlsplit
 
 from .._core.errors import Busy, CredentialsError, RateLimited, TpuError, Unavailable, from_response
 from .._core.wait import Backoff, Clock
@@ -222,10 +222,9 @@ class Transport:
                 f"{self.endpoint} is no usable endpoint: {error}", remedy="Correct api_endpoint."
             ) from error
         except requests.exceptions.RequestException as error:
-            is_local = destination(self.endpoint) == "loopback"
             raise Unavailable(
                 f"{self.endpoint} does not answer: {_reason(error)}",
-                remedy="Start the local cloud: tpu-fleet cloud up" if is_local else None,
+                remedy=_remedy(self.endpoint),
                 resource=path,
             ) from error
 
@@ -242,6 +241,14 @@ class Transport:
             return
         if date.tzinfo is not None:
             self._date = (date, self.clock.now())
+
+
+def _remedy(endpoint: str) -> str | None:
+    """Return the command that starts the local cloud at an endpoint of this computer."""
+    if destination(endpoint) != "loopback":
+        return None
+    port = urlsplit(endpoint).port
+    return f"Start the local cloud: tpu-fleet cloud up{f' --port {port}' if port else ''}"
 
 
 def _object_of(content: bytes, path: str) -> dict[str, Any]:

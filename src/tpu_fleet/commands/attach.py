@@ -161,6 +161,10 @@ def attach(
     """Attach to the terminal of RUN's program, as the run's user.
 
     What you type goes to the program: Ctrl-C ends it. Ctrl-B D detaches and leaves it running.
+
+    \b
+      tpu-fleet attach digits
+      tpu-fleet attach digits --worker 1 --read-only
     """
     if not sys.stdin.isatty():
         raise click.ClickException(f"This is not a terminal. Use: tpu-fleet logs -f {run}")

@@ -412,7 +412,6 @@ def checkpoints(
     --delete-leftovers shows these, asks, and deletes them and nothing else.
 
     \b
-    Examples:
       tpu-fleet checkpoints digits
       tpu-fleet checkpoints --delete-leftovers
     """

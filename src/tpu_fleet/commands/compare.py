@@ -300,9 +300,9 @@ def compare(
     for what is new; those that do not answer are named, and what is known of them is shown.
 
     \b
-        tpu-fleet compare digits words
-        tpu-fleet compare digits --key lr --by time
-        tpu-fleet compare pair/digits solo/digits --csv losses.csv
+      tpu-fleet compare digits words
+      tpu-fleet compare digits --key lr --by time
+      tpu-fleet compare pair/digits solo/digits --csv losses.csv
     """
     arrow = parquet() if parquet_file else None
     try:

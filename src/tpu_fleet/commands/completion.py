@@ -47,6 +47,10 @@ def completion(shell: str | None, install: bool) -> None:
 
     Prints the script for the shell; without SHELL, for the one of $SHELL. TAB completes names
     from the last output of status, runs and the other commands, without a connection.
+
+    \b
+      tpu-fleet completion --install
+      tpu-fleet completion bash > ~/.tpu-fleet.bash
     """
     shell = shell or Path(os.environ.get("SHELL", "")).name
     if shell not in SHELLS:

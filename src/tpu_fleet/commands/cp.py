@@ -175,10 +175,14 @@ def copy(
 ) -> None:
     """Copy files and folders to or from all workers in parallel.
 
-    Paths of the workers begin with a colon: tpu-fleet cp data.bin :/tmp, or, for one worker,
-    tpu-fleet cp pair-w0:/tmp/data.bin . Copies from all workers go to one folder per worker.
+    Paths of the workers begin with a colon, before which one worker may stand. Copies from all
+    workers go to one folder per worker.
 
     A copy gets its name only when it is complete. Existing folders keep their other files.
+
+    \b
+      tpu-fleet cp data.bin :/tmp
+      tpu-fleet cp pair-w0:/tmp/data.bin .
     """
     try:
         wanted = plan(words)

@@ -81,7 +81,12 @@ def doctor(
     limit: str | None,
     time_limit: float | None,
 ) -> None:
-    """Check the fleet, and show problems with their remedies."""
+    """Check the fleet, and show problems with their remedies.
+
+    \b
+      tpu-fleet doctor
+      tpu-fleet doctor --limit pair --fix
+    """
     try:
         with waiting_for("Checking the fleet and its workers"):
             report = ask_doctor(limit, fix, time_limit)

@@ -43,8 +43,12 @@ def exec_command(
 ) -> None:
     """Run a command on all workers, or on some, in parallel.
 
-    One word is shell code: tpu-fleet exec -- 'ls *.log | wc -l'. Several words are a command and
-    its arguments. It has no input, and ends with its connection.
+    One word is shell code, several are a command and its arguments. It has no input, and ends with
+    its connection.
+
+    \b
+      tpu-fleet exec -- 'ls *.log | wc -l'
+      tpu-fleet exec --slice pair --group -- uname -r
     """
     known, names = many.workers()
     job = Job(remote_command(command, many.sudo), user=many.user, settings=many.settings)

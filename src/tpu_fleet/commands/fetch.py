@@ -202,8 +202,8 @@ def fetch(
     the playbook tpu.fleet.collect.
 
     \b
-        tpu-fleet fetch digits
-        tpu-fleet fetch digits words -o ~/results --slice pair
+      tpu-fleet fetch digits
+      tpu-fleet fetch digits words -o ~/results --slice pair
     """
 
     def work() -> int:

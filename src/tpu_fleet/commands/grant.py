@@ -46,7 +46,7 @@ def _day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> dat
 
 @grant.command("import")
 @click.option("--ends", callback=_day, metavar="DATE", help="Last day of all entries.")
-@click.option("--days", type=click.IntRange(1), help="Number of days of the grant.")
+@click.option("--days", type=click.IntRange(1), metavar="N", help="Number of days of the grant.")
 @click.option("--first-day", "start", callback=_day, metavar="DATE", help="First of those days.")
 @click.option(
     "-o",

@@ -150,7 +150,7 @@ def events_table(rows: Sequence[Happening], now: float) -> Table:
 @option_json()
 @click.argument("wanted", nargs=-1, metavar="[RUN|SLICE]...")
 def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, ...]) -> None:
-    """Show what happened: a verdict, the runs, interruptions, events.
+    """Show what happened: a verdict, runs, interruptions, events.
 
     The first line has what failed, what interrupted runs, how many chip hours that cost, and
     whether checkpoints were deleted. The newest event is the last line. Times of events are UTC;
@@ -160,7 +160,6 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
     is asked. What machines that are gone have written last is read from the archives of their runs.
 
     \b
-    Examples:
       tpu-fleet history --since 22:00 --bad     what went wrong last night
       tpu-fleet history --since 30d pair        a month of a slice
     """

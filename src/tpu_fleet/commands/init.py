@@ -116,6 +116,7 @@ def _cost(answers: Answers) -> str:
 @click.option(
     "--grant-mail",
     type=click.File(errors="replace"),
+    metavar="FILE",
     help="File with the grant mail; - is the standard input.",
 )
 @click.option(
@@ -138,6 +139,7 @@ def _cost(answers: Answers) -> str:
     "--key",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="A file with your public key.  [default: ~/.ssh/*.pub]",
 )
 @click.option(

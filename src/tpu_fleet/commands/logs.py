@@ -148,6 +148,11 @@ def logs(
 
     Lines have no times: --since begins at the last line before TIME whose time is known, which is
     the start or end of an attempt. A log larger than its run may write is shown from near its end.
+
+    \b
+      tpu-fleet logs digits
+      tpu-fleet logs -f digits --worker 0 --tail 20
+      tpu-fleet logs digits --since 30m
     """
     if tail is not None and since is not None:
         raise click.UsageError("--tail and --since both set the start: give one of them")

@@ -107,7 +107,9 @@ def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
     return options_of_workers(click.option("--sudo", is_flag=True, help="Run as root.")(function))
 
 
-def options_of_workers(function: Callable[..., None]) -> Callable[..., None]:
+def options_of_workers(
+    function: Callable[..., None], time_limit: str = "for a worker."
+) -> Callable[..., None]:
     """Add these options to a command that is always root on the workers."""
 
     @wraps(function)
@@ -138,7 +140,7 @@ def options_of_workers(function: Callable[..., None]) -> Callable[..., None]:
             "--timeout",
             type=click.FloatRange(min=0.1),
             metavar="SECONDS",
-            help="Time limit for a worker.",
+            help=f"Time limit {time_limit}",
         ),
         click.option(
             "--connects",

@@ -84,6 +84,11 @@ def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interva
     It shows what runs now, a time line of every run with what interrupted it, curves of loss and
     speed, who uses which chips, costs, what is left of the grant, and events. It asks the API and
     the workers once, and shows with it what the watcher and other commands have seen before.
+
+    \b
+      tpu-fleet page
+      tpu-fleet page --serve
+      tpu-fleet page -o gs://lab/fleet --no-logs
     """
     try:
         history = history_here()

@@ -141,7 +141,8 @@ def run_playbook(
             f"\nInterrupted. What is done stays; `{go_on or line}` goes on from there.", err=True
         )
         raise click.exceptions.Exit(Exit.INTERRUPTED) from None
-    ended = Ended(code, report, time.monotonic() - begun)
+    # Ansible has one code for whatever fails.
+    ended = Ended(Exit.FAILED if report.refused else code, report, time.monotonic() - begun)
     if not quiet:
         show_failures(ended)
     return ended

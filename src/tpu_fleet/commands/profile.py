@@ -271,6 +271,7 @@ def _opened_by(folder: Path | None) -> str:
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, MOST_SECONDS),
+    metavar="SECONDS",
     default=5.0,
     show_default=True,
     help="How long to record.",
@@ -310,8 +311,8 @@ def profile(
     with all workers in one session.
 
     \b
-        tpu-fleet profile digits
-        tpu-fleet profile digits --seconds 2 --workers 0,3 --open
+      tpu-fleet profile digits
+      tpu-fleet profile digits --seconds 2 --workers 0,3 --open
 
     The login needs sudo on the workers, or is the run's user.
     """

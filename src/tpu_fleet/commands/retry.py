@@ -9,9 +9,9 @@ import click
 from ..contract.printing import option_json
 from ..workers.ask.run_view import Run, RunView
 from ..workers.inventory.names import NameOf
-from .many import Many, guarded, options_of_workers
+from .many import Many, guarded
 from .submitted import with_submitted
-from .verbs import Gang, Verb, run_verb
+from .verbs import Gang, Verb, options_of_verb, run_verb
 
 
 def has_begun(gang: Gang, runs: Sequence[Run]) -> bool:
@@ -32,6 +32,7 @@ VERB = Verb(
     done=has_begun,
     line=line,
     seconds=120.0,
+    until="the next attempt has begun",
     remains="{run} is not tried again, as worker 0 decides for its slice. When it answers: "
     "tpu-fleet retry {run}",
     wanted=lambda gang: gang.has_ended,
@@ -43,7 +44,7 @@ VERB = Verb(
 
 
 @click.command()
-@options_of_workers
+@options_of_verb(VERB)
 @option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
@@ -58,11 +59,10 @@ def retry(
     A submitted run that has failed or was stopped waits in the queue again.
 
     \b
-        tpu-fleet retry digits
-        tpu-fleet retry digits --slice pair
+      tpu-fleet retry digits
+      tpu-fleet retry digits --slice pair
 
-    The login needs sudo on the workers. --timeout is how long to wait until the next attempt has
-    begun (default: 120).
+    The login needs sudo on the workers.
     """
     context.exit(
         guarded(

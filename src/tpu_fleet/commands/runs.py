@@ -189,6 +189,11 @@ def runs(
 
     --queue shows the submitted runs instead, without a worker: what runs where, what waits in which
     order and why, and what ended last. A run whose slice the API has no more waits again.
+
+    \b
+      tpu-fleet runs
+      tpu-fleet runs digits --slice pair
+      tpu-fleet runs --queue
     """
 
     def show() -> int:

@@ -160,7 +160,7 @@ def wake(context: click.Context, names: tuple[str, ...], how: How) -> None:
     "-o",
     "--output",
     type=click.Path(file_okay=False),
-    metavar="FOLDER",
+    metavar="DIR",
     help="Put what the runs left there.",
 )
 @playbook_options()

@@ -115,9 +115,9 @@ def ssh(
     slice, as the run's user if you may. A fleet of one worker needs no name.
 
     \b
-        tpu-fleet ssh pair-w1
-        tpu-fleet ssh digits
-        tpu-fleet ssh pair --worker 1 -- 'df -h /; uptime'
+      tpu-fleet ssh pair-w1
+      tpu-fleet ssh digits
+      tpu-fleet ssh pair --worker 1 -- 'df -h /; uptime'
 
     The fleet's own ssh configuration is used: a worker's host key is checked, and a worker that has
     moved is found at its new address. One word after -- is shell code; several are a command and

@@ -10,8 +10,8 @@ from ..contract.printing import option_json
 from ..on_worker.run_states import ENDED, FAILED, RUNNING, STOPPED
 from ..workers.ask.run_view import Run, RunView
 from ..workers.inventory.names import NameOf
-from .many import Many, options_of_workers
-from .verbs import Gang, Verb, run_verb
+from .many import Many
+from .verbs import Gang, Verb, options_of_verb, run_verb
 
 AT_WORK = (RUNNING, *ENDED)
 
@@ -36,6 +36,7 @@ VERB = Verb(
     done=has_started,
     line=line,
     seconds=120.0,
+    until="a run runs",
     remains="{run} is not started there, and no attempt begins without all workers of its slice. "
     "When they answer: tpu-fleet start {run}",
     wanted=lambda _gang: True,
@@ -44,7 +45,7 @@ VERB = Verb(
 
 
 @click.command()
-@options_of_workers
+@options_of_verb(VERB)
 @option_json()
 @click.argument("wanted", type=NameOf("runs"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
@@ -57,10 +58,9 @@ def start(
     run with `enabled: false` in the fleet file is refused.
 
     \b
-        tpu-fleet start digits
-        tpu-fleet start digits --slice pair
+      tpu-fleet start digits
+      tpu-fleet start digits --slice pair
 
-    The login needs sudo on the workers. --timeout is how long to wait until a run runs (default:
-    120).
+    The login needs sudo on the workers.
     """
     context.exit(run_verb(VERB, many, wanted, machine_readable))

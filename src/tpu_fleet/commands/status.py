@@ -184,6 +184,10 @@ def status(machine_readable: bool) -> None:
 
     Chips without a running run are named with their price. The use by each person in seven days is
     that which the watcher and other commands have seen.
+
+    \b
+      tpu-fleet status
+      tpu-fleet status --json | jq .runs
     """
     try:
         rows, answers, view = collect()

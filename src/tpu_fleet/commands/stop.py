@@ -8,9 +8,9 @@ from ..contract.printing import option_json
 from ..on_worker.run_states import ENDED_OR_STOPPED
 from ..workers.ask.run_view import RunView
 from ..workers.inventory.names import NameOf
-from .many import Many, guarded, options_of_workers
+from .many import Many, guarded
 from .submitted import with_submitted
-from .verbs import Verb, run_verb
+from .verbs import Verb, options_of_verb, run_verb
 
 
 def line(view: RunView) -> str:
@@ -24,6 +24,7 @@ VERB = Verb(
     done=lambda _gang, runs: all(run.state in ENDED_OR_STOPPED for run in runs),
     line=line,
     seconds=600.0,
+    until="a run has stopped; then it goes on to stop",
     remains="{run} is not stopped there. On the other workers of its slice it is, so that no "
     "attempt begins. When they answer: tpu-fleet stop {run}",
     wanted=lambda gang: not gang.has_ended,
@@ -32,7 +33,7 @@ VERB = Verb(
 
 
 @click.command()
-@options_of_workers
+@options_of_verb(VERB)
 @option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
 @click.pass_context
@@ -50,11 +51,10 @@ def stop(
     again.
 
     \b
-        tpu-fleet stop digits
-        tpu-fleet stop digits words --slice pair
+      tpu-fleet stop digits
+      tpu-fleet stop digits words --slice pair
 
-    The login needs sudo on the workers. --timeout is how long to wait until a run has stopped
-    (default: 600); after that it goes on to stop.
+    The login needs sudo on the workers.
     """
     context.exit(
         guarded(

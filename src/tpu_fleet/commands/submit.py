@@ -153,12 +153,17 @@ def submit(
     signed with your SSH key, by which the machines know you.
 
     \b
-        tpu-fleet submit -- python train.py
-        tpu-fleet submit --sweep lr=1,2 --sweep n=1..3 -- train.py {lr} {n}
-        tpu-fleet submit --on v4-8 --after prepare --dry-run --file runs.yml
+      tpu-fleet submit -- python train.py
+      tpu-fleet submit --sweep lr=1,2 --sweep n=1..3 -- train.py {lr} {n}
+      tpu-fleet submit --on v4-8 --after prepare --dry-run --file runs.yml
 
     A file has the keys of the options, as checkpoint_dir, and more keys of a run, as hang_after.
     """
+
+    if not words["command"] and file is None:
+        raise click.UsageError(
+            "command: it is missing. Write it after --, as -- python train.py, or name a --file."
+        )
 
     def work() -> int:
         wanted = explained(lambda: wanted_from(file, words))

@@ -128,8 +128,8 @@ def sync(
     tree are named together.
 
     \b
-        tpu-fleet sync digits
-        tpu-fleet sync digits --watch
+      tpu-fleet sync digits
+      tpu-fleet sync digits --watch
     """
     asked = Asked(list(dict.fromkeys(runs)), check, machine_readable, timeout)
     if watch and check:

@@ -351,7 +351,7 @@ def table_of(services: Sequence[Served]) -> Table:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--port", type=click.IntRange(1, 65535), help="Port of this computer.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of this computer.")
 @click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
 @click.option("--token", "with_token", is_flag=True, help="Read the token, and print it.")
 @option_limit()
@@ -363,6 +363,10 @@ def tunnel(
     Without NAME the command lists them.
 
     It is an SSH tunnel that verifies the fleet's host keys and reconnects when it breaks.
+
+    \b
+      tpu-fleet tunnel
+      tpu-fleet tunnel alice --port 8888
     """
     try:
         services = read_services(limit)

@@ -29,7 +29,7 @@ from ..workers.ask.worker_program import verb_commands
 from ..workers.inventory.hosts import Known, fold, in_order, place_of
 from ..workers.inventory.lookup import known_fleet
 from .attach import NotReached
-from .many import Many, guarded
+from .many import Many, guarded, options_of_workers
 from .runs import no_such_run
 
 PAUSES = (0.5, 1.0, 1.0, 2.0, 3.0)
@@ -80,6 +80,8 @@ class Verb:
     """What is said of a slice then; {workers} is replaced."""
     seconds: float
     """The time limit without --timeout."""
+    until: str
+    """What --timeout waits for, as its help has it."""
     remains: str
     """What remains to be done on a worker that did not answer; {run} is replaced."""
     wanted: Callable[[Gang], bool]
@@ -90,6 +92,12 @@ class Verb:
     """Why a run is refused of which no gang needs it; empty if that is no error."""
     leader_only: bool = False
     """Whether worker 0 does it for its gang."""
+
+
+def options_of_verb(verb: Verb) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the options of a command that does a verb, with its time limit."""
+    limit = f"until {verb.until}. [default: {verb.seconds:g}]"
+    return lambda function: options_of_workers(function, limit)
 
 
 @dataclass

@@ -348,11 +348,11 @@ def why(
     attempt that hangs; --hang judges the last of these notes.
 
     \b
-        tpu-fleet why digits
-        tpu-fleet why digits --open
-        tpu-fleet why digits --hang
-        tpu-fleet fetch digits
-        tpu-fleet why digits --kept collected/digits
+      tpu-fleet why digits
+      tpu-fleet why digits --open
+      tpu-fleet why digits --hang
+      tpu-fleet fetch digits
+      tpu-fleet why digits --kept collected/digits
     """
 
     def work() -> int:

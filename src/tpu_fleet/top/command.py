@@ -41,6 +41,10 @@ def top(context: click.Context, every: int) -> None:
     is no terminal, or one that can only write lines (TERM=dumb), it prints one table and ends.
 
     It opens one connection to each worker, which reports changes on it.
+
+    \b
+      tpu-fleet top
+      tpu-fleet top --interval 2
     """
     try:
         require_fleet()

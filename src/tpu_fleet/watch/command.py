@@ -174,7 +174,11 @@ def install(asked: Asked) -> None:
 
 @watch.command()
 def uninstall() -> None:
-    """Stop the service of the watcher, and remove it."""
+    """Stop the service of the watcher, and remove it.
+
+    \b
+      tpu-fleet watch uninstall
+    """
     name = service.unit_name(Ground.here(os.environ, Path.cwd()).folder.name)
     try:
         there = service.uninstall(name, os.environ)

@@ -74,6 +74,13 @@ class Report:
     output: list[str] = field(default_factory=list)
     """What Ansible said outside of tasks."""
 
+    @property
+    def refused(self) -> bool:
+        """Whether all that failed was refused before anything was changed."""
+        changed = self.actions or self.around or any(one.changed for one in self.machines.values())
+        refusals = ["Nothing was changed." in one.text for one in self.failures]
+        return not changed and bool(refusals) and all(refusals)
+
     def progress(self, event: Event) -> list[str]:
         """Record what an action reports; return the slices that it is about."""
         kind, name = event["event"], shown_text(event.get("slice") or "")

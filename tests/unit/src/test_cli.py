@@ -44,19 +44,6 @@ def test_each_command_is_listed_in_its_group() -> None:
         assert [line.split()[0] for line in lines] == list(commands)
 
 
-def test_no_summary_is_cut_at_eighty_columns() -> None:
-    def cut(group: click.Group, words: tuple[str, ...]) -> list[str]:
-        told = CliRunner().invoke(main, [*words, "--help"], prog_name="tpu-fleet").output
-        found = [line for line in told.splitlines() if line.endswith("...") and "Usage" not in line]
-        members = group.commands or {name: imported(name) for name in COMMANDS}
-        for name, one in members.items():
-            found += cut(one, (*words, name)) if isinstance(one, click.Group) else []
-        return found
-
-    assert isinstance(main, click.Group)
-    assert cut(main, ()) == []
-
-
 def walked(
     command: click.Command = main, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -85,6 +72,14 @@ def options_of(command: click.Command) -> set[str]:
     return {option for one in found for option in (*one.opts, *one.secondary_opts)}
 
 
+def help_in_a_terminal(words: tuple[str, ...], command: click.Command) -> str:
+    """Return the help in a terminal of 80 columns, of which click leaves two free.
+
+    CliRunner has a width of its own, which is two more.
+    """
+    return command.get_help(click.Context(command, info_name=" ".join(("tpu-fleet", *words))))
+
+
 HELPS = {" ".join(words) or "tpu-fleet": (words, command) for words, command in walked()}
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
@@ -97,6 +92,32 @@ def test_a_help_names_only_options_that_exist(name: str) -> None:
     assert set(OPTION.findall(told.output)) <= options_of(command) | {"--help", "--version"}
     # None is cut, at the width of any terminal.
     assert [line for line in told.output.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_no_summary_is_cut_at_eighty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = help_in_a_terminal(*HELPS[name]).splitlines()
+    assert [line for line in lines if line.endswith("...") and "Usage" not in line] == []
+    assert [line for line in lines if len(line) > 78] == []
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_each_option_says_what_it_is_and_what_it_takes(name: str) -> None:
+    """A name of a type of click's, as INTEGER RANGE, says nothing to a person."""
+    _words, command = HELPS[name]
+    for one in (one for one in command.params if isinstance(one, click.Option)):
+        assert one.help, f"{name} {one.opts}"
+        takes = not one.is_flag and not one.count and not isinstance(one.type, click.Choice)
+        assert one.metavar or not takes, f"{name} {one.opts}"
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_a_help_shows_how_the_command_is_called(name: str) -> None:
+    words, command = HELPS[name]
+    if isinstance(command, click.Group) or words[0] == "cloud":
+        pytest.skip("the page of the local cloud has its examples")
+    assert f"\n  tpu-fleet {name}" in str(command.help)
 
 
 @pytest.mark.parametrize("name", HELPS)

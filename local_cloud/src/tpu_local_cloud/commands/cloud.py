@@ -37,6 +37,7 @@ UNMET = 2
 
 _image = click.option(
     "--image",
+    metavar="NAME",
     default="auto",
     show_default=True,
     help="The machines' base: ubuntu, debian, or an image reference for podman; "
@@ -67,6 +68,7 @@ def cloud() -> None:
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
+    metavar="N",
     default=DEFAULT_PORT,
     show_default=True,
     help="The API's port on 127.0.0.1.",
@@ -74,11 +76,13 @@ def cloud() -> None:
 @click.option(
     "--grpc-port",
     type=click.IntRange(1, 65535),
+    metavar="N",
     help="Serve the API over gRPC as well, on this port; needs the extra grpc of tpu-local-cloud.",
 )
 @click.option(
     "--tls-port",
     type=click.IntRange(1, 65535),
+    metavar="N",
     help="Serve Cloud Storage over TLS as well, on this port, by the name storage.googleapis.com; "
     "`env` names the certificate to trust.",
 )
@@ -94,12 +98,14 @@ def cloud() -> None:
 @click.option(
     "--speed",
     type=click.FloatRange(SLOWEST, FASTEST),
+    metavar="FACTOR",
     default=1.0,
     show_default=True,
     help="Seconds of the cloud's time per real second.",
 )
 @click.option(
     "--project",
+    metavar="ID",
     default="local-project",
     show_default=True,
     help="The id of the cloud's project.",

@@ -47,11 +47,25 @@ def fault() -> None:
     metavar="KEY=VALUE",
     help="Where it applies, e.g. zone=us-central2-b or node=solo; may be repeated.",
 )
-@click.option("--count", type=click.IntRange(1), help="Apply so many times at most.")
-@click.option("--probability", type=click.FloatRange(0, 1), default=1.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the probability.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Apply so many times at most.")
+@click.option(
+    "--probability",
+    type=click.FloatRange(0, 1),
+    metavar="P",
+    default=1.0,
+    show_default=True,
+    help="Apply to this share of the requests.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Seed of the probability.",
+)
 @click.option("--after", type=click.FloatRange(0), metavar="SECONDS", help="Begin after so long.")
-@click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
+@click.option("--seconds", type=click.FloatRange(0), metavar="SECONDS", help="End after so long.")
 @click.option(
     "--option",
     "options",
@@ -99,6 +113,7 @@ def fault_clear(fault_id: str | None) -> None:
 @click.option(
     "--speed",
     type=click.FloatRange(SLOWEST, FASTEST),
+    metavar="FACTOR",
     help="Seconds of the cloud's time per real second, in mode real.",
 )
 @click.option("--advance", type=click.FloatRange(0), metavar="SECONDS", help="Advance the time.")
@@ -149,8 +164,15 @@ def on_one(what: str, name: str, zone: str | None, verb: str, body: dict[str, An
 
 
 _on_node = functools.partial(on_one, "node")
-_zone = click.option("--zone", help="Needed if two zones have a node of this name.")
-_worker = click.option("--worker", type=click.IntRange(0), default=0, show_default=True)
+_zone = click.option("--zone", metavar="ZONE", help="Needed if two zones have a node of this name.")
+_worker = click.option(
+    "--worker",
+    type=click.IntRange(0),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="On worker N.",
+)
 _notice = click.option(
     "--notice",
     type=click.FloatRange(0),
@@ -165,7 +187,11 @@ _notice = click.option(
 @click.argument("node")
 @_zone
 @_worker
-@click.option("--external-ip", help="The external address after the reboot; default: a new one.")
+@click.option(
+    "--external-ip",
+    metavar="ADDRESS",
+    help="The external address after the reboot. [default: a new one]",
+)
 @click.option("--wait", is_flag=True, help="Wait until the machine is back.")
 @reported
 def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, wait: bool) -> None:
@@ -223,11 +249,12 @@ def terminate(node: str, zone: str | None, notice: float) -> None:
 @_zone
 @click.option(
     "--health",
+    metavar="HEALTH",
     default="UNHEALTHY_MAINTENANCE",
     show_default=True,
     help="The health in the API; HEALTHY heals the node.",
 )
-@click.option("--description", default="", help="The description in the API.")
+@click.option("--description", metavar="TEXT", default="", help="The description in the API.")
 @reported
 def unhealthy(node: str, zone: str | None, health: str, description: str) -> None:
     """Set the health of NODE; --health HEALTHY heals it."""
@@ -237,7 +264,14 @@ def unhealthy(node: str, zone: str | None, health: str, description: str) -> Non
 @click.command("schedule-maintenance")
 @click.argument("node")
 @_zone
-@click.option("--in", "seconds", type=click.FloatRange(0), required=True, metavar="SECONDS")
+@click.option(
+    "--in",
+    "seconds",
+    type=click.FloatRange(0),
+    required=True,
+    metavar="SECONDS",
+    help="When it begins, from now on.",
+)
 @click.option(
     "--window",
     type=click.FloatRange(0),
@@ -254,7 +288,7 @@ def schedule_maintenance(
 ) -> None:
     """Announce a maintenance of NODE.
 
-    It begins by itself after so many seconds.
+    It begins by itself.
     """
     body = {
         "in": seconds,
@@ -269,6 +303,7 @@ def schedule_maintenance(
 @click.option(
     "--skip",
     type=click.IntRange(0),
+    metavar="N",
     default=0,
     help="Leave out so many of the oldest events.",
 )

@@ -10,7 +10,8 @@ import click
 from .controls import on_one, reported, this_cloud
 from .lifecycle import as_json
 
-_zone = click.option("--zone", help="Needed if two zones have one of this name.")
+_zone = click.option("--zone", metavar="ZONE", help="Needed if two zones have one of this name.")
+_place = click.option("--zone", metavar="ZONE", required=True, help="Its zone.")
 _on_queued = functools.partial(on_one, "queued_resource")
 
 
@@ -33,8 +34,14 @@ def queue() -> None:
 @queue.command()
 @click.argument("queued_resource")
 @_zone
-@click.option("--status", default="INTERNAL", show_default=True, help="The name of the error.")
-@click.option("--message", help="The error's message, instead of Google's.")
+@click.option(
+    "--status",
+    metavar="NAME",
+    default="INTERNAL",
+    show_default=True,
+    help="The name of the error.",
+)
+@click.option("--message", metavar="TEXT", help="The error's message, instead of Google's.")
 @reported
 def fail(queued_resource: str, zone: str | None, status: str, message: str | None) -> None:
     """Make QUEUED_RESOURCE fail."""
@@ -66,13 +73,16 @@ def reservation() -> None:
 
 @reservation.command("add")
 @click.argument("name")
-@click.option("--zone", required=True)
-@click.option("--chips", type=click.IntRange(1), required=True)
+@_place
+@click.option(
+    "--chips", type=click.IntRange(1), metavar="N", required=True, help="How many it has."
+)
 @click.option(
     "--type",
     "accelerator_type",
+    metavar="TYPE",
     default="",
-    help="A type such as v4-8, or a generation such as v4; default: any.",
+    help="A type such as v4-8, or a generation such as v4. [default: any]",
 )
 @reported
 def reservation_add(name: str, zone: str, chips: int, accelerator_type: str) -> None:
@@ -90,7 +100,7 @@ def reservation_list() -> None:
 
 @reservation.command("remove")
 @click.argument("name")
-@click.option("--zone", required=True)
+@_place
 @reported
 def reservation_remove(name: str, zone: str) -> None:
     """Remove the reservation NAME; nodes created from it stay."""

@@ -387,7 +387,7 @@ def test_a_local_cloud_that_is_not_up_is_said_once(
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     failure = inventory.failure(api_endpoint="http://127.0.0.1:9/")
     assert failure.count("http://127.0.0.1:9/ does not answer") == 1
-    assert failure.endswith("Start the local cloud: tpu-fleet cloud up")
+    assert failure.endswith("Start the local cloud: tpu-fleet cloud up --port 9")
 
 
 def test_the_project_is_needed(inventory: Inventory) -> None:

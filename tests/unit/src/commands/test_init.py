@@ -193,7 +193,7 @@ def test_the_last_day_is_understood_and_shown(run: Run, said: str, last: date) -
         ({3: "gift"}, "'gift' is none of mail, typed, unrestricted."),
         ({4: "us-central2"}, "is a region, not a zone. Zones look like"),
         ({5: "sometimes"}, "'sometimes' is none of on_demand"),
-        ({6: "v4-9"}, "is not a known accelerator type. Did you mean v4-"),
+        ({6: "v4-17"}, "is not a known accelerator type. Did you mean v4-16?"),
         ({7: "soon"}, "'soon' is not a date and not a number of days. Write it as 2026-12-31,"),
         ({7: "3/4/2027"}, "Write it as 2026-12-31, 31 Dec 2026, Dec 31 or today, as 30 days"),
         ({8: "0"}, "is less than one"),

@@ -157,3 +157,9 @@ def test_what_the_bucket_does_not_take_is_named(
     assert done.exit_code == 1
     assert "1 run submitted." in done.stdout
     assert done.stderr.startswith("lr-2 was not submitted: ")
+
+
+def test_a_missing_command_is_refused_before_the_fleet_is_read(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command.submit, ["--name", "x"])
+    assert done.exit_code == 2
+    assert "command: it is missing. Write it after --, as -- python train.py" in done.output

@@ -114,3 +114,23 @@ def test_equal_failures_are_put_together() -> None:
         ["pair-w0", "pair-w1", "pair-w2"],
         ["x"],
     ]
+
+
+REFUSAL = "The fleet file has 1 problem. Nothing was changed.\n  fleet_slices[0].zone = 'x'"
+
+
+def test_what_is_refused_before_anything_was_changed_is_known() -> None:
+    report = Report()
+    assert not report.refused
+    report.event(ansible("runner_on_failed", res={"msg": REFUSAL}))
+    assert report.refused
+    report.failures.append(Failure("pair-w0", "disk: it is full"))
+    assert not report.refused
+
+
+def test_a_refusal_after_a_change_is_a_failure() -> None:
+    report = Report(failures=[Failure("localhost", REFUSAL)], actions=["slice pair was created"])
+    assert not report.refused
+    report = Report(failures=[Failure("localhost", REFUSAL)])
+    applied(report, "pair-w0")
+    assert not report.refused

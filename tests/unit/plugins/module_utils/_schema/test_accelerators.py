@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import (
     default_runtime,
+    meant_types,
     parse,
     runtime_fits,
     topologies,
@@ -38,3 +39,17 @@ def test_tpu7x_has_no_runtime_version() -> None:
     assert not runtime_fits("v7x-8", "v2-alpha-tpuv6e")
     assert runtime_fits("v7x-8", "a-runtime-that-nobody-knows")
     assert default_runtime("v6e-8") == "v2-alpha-tpuv6e"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("v4-17", "v4-16"), ("v4-1", "v4-8"), ("v5litepod-5", "v5litepod-4"), ("v6e-300", "v6e-256")],
+)
+def test_a_wrong_size_means_the_nearest_of_its_generation(wrong: str, meant: str) -> None:
+    assert meant_types(wrong) == [meant]
+
+
+@pytest.mark.parametrize("wrong", ["v4_8", "v4-", "v4-x", "v4", "", "v4-²"])
+def test_another_mistake_can_mean_any_type(wrong: str) -> None:
+    assert "v4-8" in meant_types(wrong)
+    assert len(meant_types(wrong)) > 100

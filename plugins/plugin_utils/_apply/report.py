@@ -109,7 +109,8 @@ class RoleProgress:
         if longest:
             since, host, role = longest[0]
             more = f", and {len(longest) - 1} more at work" if longest[1:] else ""
-            doing = f" {self._doing[host]}" if host in self._doing else ""
+            # What a program does in the background goes on beside a wait, or another role.
+            doing = f", {self._doing[host]}" if host in self._doing else ""
             parts.append(f"[{host}] {role}{doing} ({at - since:.0f} s so far){more}")
         if silent:
             parts.append(f"no word yet from {names(silent)}")

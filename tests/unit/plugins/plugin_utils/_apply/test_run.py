@@ -254,6 +254,10 @@ def test_each_role_is_told_when_the_next_one_begins() -> None:
         "after 70 s: 0 of 1 machines done; "
         "[w0] waits for the first worker of its slice (16 s so far)"
     )
+    assert heard(70, say="event", event="doing", what="compiles the packages") == ""
+    assert progress.still(["w0"], 70).endswith(
+        "[w0] waits for the first worker of its slice, compiles the packages (16 s so far)"
+    )
     assert task(72, "code_checkout : Look", "ok") == ""
     now[0] = 75
     assert progress.ended("w0") == "applied: [w0] code_checkout, 0 changed, in 3 s"

@@ -277,7 +277,7 @@ def test_who_waits_is_told_what_a_task_does() -> None:
     event(event="doing", what="waits: /var/lib/dpkg/lock is locked (apt of root, pid 7)")
     now[0] = 9
     told = progress.still(["w0"], 9)
-    assert "[w0] host_base waits: /var/lib/dpkg/lock is locked (apt of root, pid 7) (9 s" in told
+    assert "[w0] host_base, waits: /var/lib/dpkg/lock is locked (apt of root, pid 7) (9 s" in told
     event(event="task", task="tpu.fleet.host_base : Wait", status="ok")
     assert "waits:" not in progress.still(["w0"], 9)
 

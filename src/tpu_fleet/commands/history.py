@@ -22,6 +22,7 @@ from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.spent import first_step_after, shares_text, start_text
 from ..show.table import Column, Table, print_tables
+from ..workers.inventory.names import no_such
 from .runs import USE, use_cells, use_described
 from .since import FORMS, moment
 
@@ -178,8 +179,7 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
     names = sorted({one.run for one in found} | slices)
     for name in wanted:
         if name not in names:
-            there = ", ".join(names) or "none at all"
-            raise click.ClickException(f"There is no run or slice {shown(name)}. There is {there}.")
+            raise click.ClickException(no_such("run or slice", shown(name), names))
     if wanted:
         found = [one for one in found if one.run in wanted or one.slice in wanted]
         events = [event for event in events if event.run in wanted or event.slice in wanted]

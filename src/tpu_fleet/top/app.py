@@ -37,6 +37,7 @@ EARLY = (0.3, 1.0, 2.0, 3.5)
 QUIT_BY: dict[int, int] = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 """The exit code of each signal, as shells have it."""
 VIEWS = ("runs", "slices", "workers", "grant", "queue")
+BY_DIGIT = {str(number): view for number, view in enumerate(VIEWS, 1)}
 
 
 class Pane(Widget, can_focus=True):
@@ -160,8 +161,8 @@ class Top(App[int]):
         commands = {"l": self.open_log, "a": self.open_terminal, "d": self.open_doctor}
         if key in moves or character in moves:
             board.go(moves.get(key) or moves[character])
-        elif character in ("1", "2", "3", "4"):
-            board.show(VIEWS[int(character) - 1])
+        elif character in BY_DIGIT:
+            board.show(BY_DIGIT[character])
         elif key == "tab":
             board.show(VIEWS[(VIEWS.index(board.view) + 1) % len(VIEWS)])
         elif character == "/" and board.text is None:

@@ -53,7 +53,9 @@ def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
     fleet_past.made(folder / HISTORY, time.time(), days=0.2, every=1800.0).close()
     done = said("digit")
     assert (done.exit_code, done.output) == (
-        1, "Error: There is no run or slice digit. There is digits, pair, solo, words.\n",
+        1,
+        "Error: There is no run or slice digit. Did you mean digits? "
+        "There is digits, pair, solo, words.\n",
     )  # fmt: skip
 
 

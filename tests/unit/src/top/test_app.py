@@ -10,7 +10,7 @@ import pytest
 from fleet_seen import AT, Seen, answer, lab
 from textual.pilot import Pilot
 
-from tpu_fleet.top.app import STYLES, Top
+from tpu_fleet.top.app import STYLES, VIEWS, Top
 from tpu_fleet.top.board import LEAST_ROWS
 from tpu_fleet.top.closer import Closer, Key
 from tpu_fleet.top.lines import Now
@@ -194,6 +194,15 @@ def test_keys_change_view_and_row() -> None:
         assert app.board.view == "runs"
         await pilot.press("r")
         assert told.asked == 1
+
+    played(story)
+
+
+@pytest.mark.parametrize(("digit", "view"), list(enumerate(VIEWS, 1)))
+def test_each_view_has_its_digit(digit: int, view: str) -> None:
+    async def story(app: Top, pilot: Pilot[int], _told: Told) -> None:
+        await pilot.press(str(digit))
+        assert app.board.view == view
 
     played(story)
 

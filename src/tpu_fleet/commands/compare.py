@@ -6,7 +6,7 @@ import csv
 import importlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -33,7 +33,7 @@ from ..workers.ask.run_view import RunView
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError, read_inventory
-from .options import option_slice
+from .options import NewFile, option_slice
 from .submitted import declared_of
 
 COLUMNS = (
@@ -204,6 +204,15 @@ def differences(found: Sequence[Compared], width: int) -> list[str]:
     return lines
 
 
+def written(option: str, path: Path, write: Callable[[], None]) -> None:
+    """Write a file, or say which one cannot be written."""
+    try:
+        write()
+    except OSError as error:
+        says = f"{option} {path} cannot be written: {error.strerror}. Name another file."
+        raise click.ClickException(says) from error
+
+
 def write_csv(path: Path, found: Sequence[Compared]) -> None:
     """Write all points; a file that exists is replaced when the new one is complete."""
     half = path.with_name(f".{path.name}.new")
@@ -268,14 +277,14 @@ def as_data(found: Sequence[Compared], by: str) -> dict[str, Any]:
 @click.option(
     "--csv",
     "csv_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     metavar="FILE",
     help="Write all points to this file too.",
 )
 @click.option(
     "--parquet",
     "parquet_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     metavar="FILE",
     help="The same for Parquet, with pyarrow.",
 )
@@ -314,15 +323,11 @@ def compare(
         finally:
             history.close()
         if csv_file:
-            write_csv(csv_file, found)
+            written("--csv", csv_file, lambda: write_csv(csv_file, found))
         if arrow and parquet_file:
-            write_parquet(parquet_file, found, *arrow)
+            written("--parquet", parquet_file, lambda: write_parquet(parquet_file, found, *arrow))
     except (HistoryError, PlayError) as error:
         raise click.ClickException(str(error)) from error
-    except OSError as error:
-        raise click.ClickException(
-            f"{error.filename} cannot be written: {error.strerror}."
-        ) from error
     if machine_readable:
         print_json("compare", as_data(found, by))
         return

@@ -143,6 +143,10 @@ class Gone:
                 click.echo(visible(f"The archive of {run} is not read: {error}"), err=True)
         return [one for one in found if one and one.lives]
 
+    def archived(self, kept: Sequence[Kept]) -> list[str]:
+        """Return the runs of which an archive has a chosen machine."""
+        return [one.run for one in kept if any(map(self.chosen, one.lives))]
+
     def bring(self, kept: Sequence[Kept], answers: Answers, to: Path | None, report: Report) -> int:
         """Bring what no machine that answers has; return whether all came, as an exit code."""
         there = {
@@ -212,7 +216,7 @@ def fetch(
         with waiting_for("Looking at the archives"):
             kept = gone.kept()
         report = Report(machine_readable)
-        answers, hosts = here(many, wanted, [one.run for one in kept])
+        answers, hosts = here(many, wanted, gone.archived(kept))
         code = bring_from_workers(wanted, hosts, to, report) if hosts else 0
         code = max(code, gone.bring(kept, answers, to, report))
         hosts = [life.host for one in kept for life in one.lives]

@@ -21,6 +21,7 @@ from ..show.table import print_tables
 from ..show.waiting import waiting_for
 from ..workers.inventory.fleet_facts import read_fleet
 from ..workers.inventory.read import PlayError, read_inventory
+from .options import NewFile
 from .playbook import How, playbook_options, run_playbook
 from .trc_mail import EXAMPLE, GrantEntry, Mail, as_yaml, read_mail, with_ends
 
@@ -51,7 +52,7 @@ def _day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> dat
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=NewFile(),
     metavar="FILE",
     help="Write into this file instead of printing.",
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -10,6 +12,21 @@ import click
 from ..workers.inventory.names import NameOf
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class NewFile(click.Path):
+    """A file that a command writes at its end, whose folder has to exist when it begins."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; raises BadParameter."""
+        path = Path(os.fspath(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            says = f"{str(path)!r}: there is no folder {path.parent}. Make it, or name another."
+            self.fail(says, param, ctx)
+        return path
 
 
 def option_slice(known: str = "slices") -> Callable[[Function], Function]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
 from ..show.cost import dollars
+from ..show.figures import amount
 from ..show.plan import plan_text
 from ..workers.inventory.fleet_facts import read_fleet
 from ..workers.inventory.names import NameOf, no_such, remember
@@ -20,23 +23,24 @@ DECLARED = NameOf("declared slices")
 NAMES = click.argument("names", type=DECLARED, nargs=-1, required=True, metavar="SLICE...")
 
 
-def declared_slices() -> list[str]:
-    """Return the names of the slices that the fleet file declares."""
+def declared_slices() -> dict[str, Mapping[str, Any]]:
+    """Return the slices that the fleet file declares, by their names."""
     try:
         inventory = read_inventory()
-        names = [str(one["name"]) for one in inventory.planned()["slices"]]
+        declared = {str(one["name"]): one for one in inventory.planned()["slices"]}
     except (PlayError, InventoryError) as error:
         raise click.ClickException(str(error)) from error
-    remember(list(inventory.sources), declared=names)
-    return names
+    remember(list(inventory.sources), declared=list(declared))
+    return declared
 
 
-def check_slices(names: Sequence[str]) -> None:
-    """Refuse names that the fleet file does not declare, before anything starts."""
-    declared = declared_slices() if names else []
+def check_slices(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Refuse names that the fleet file does not declare, before anything starts; return all."""
+    declared = declared_slices() if names else {}
     for name in names:
         if name not in declared:
-            raise click.ClickException(no_such("declared slice", name, declared))
+            raise click.ClickException(no_such("declared slice", name, list(declared)))
+    return declared
 
 
 def show_plan(report: Report) -> None:
@@ -125,7 +129,7 @@ def what_goes(names: Sequence[str]) -> str:
     there = [node for node in view.nodes if node["ours"] and node["name"] in names]
     rows = [
         f"{node['name']}: {node['accelerator_type']} in {node['zone']}, {node['state']}, "
-        f"{node['workers']} workers, {dollars(node['usd_per_hour'])} an hour"
+        f"{amount(node['workers'], 'worker')}, {dollars(node['usd_per_hour'])} an hour"
         for node in there
     ]
     absent = [name for name in names if name not in {node["name"] for node in there}]
@@ -178,7 +182,11 @@ def finish(context: click.Context, name: str, output: str | None, how: How) -> N
     It runs the playbook tpu.fleet.finish. `tpu-fleet slice wake` brings the
     slice back.
     """
-    check_slices([name])
+    if check_slices([name])[name].get("on_finish", KEEP) == KEEP:
+        raise click.ClickException(
+            f"on_finish of {name} is {KEEP}. Set it to stop or delete in fleet_slices; or delete "
+            f"it: tpu-fleet slice delete {name}"
+        )
     variables = {"finish": name, **({"collect_to": output} if output else {})}
     ended = run_playbook("finish", how, variables)
     context.exit(ended.code)

@@ -288,7 +288,8 @@ def show_status(ground: Ground, machine_readable: bool) -> None:
         status = json.loads(ground.status.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise click.ClickException(
-            f"No watcher of this fleet has run here: {ground.status} does not exist or is broken."
+            f"No watcher of this fleet has run here: {ground.status} does not exist or is broken. "
+            "Start it: tpu-fleet watch install"
         ) from error
     runs = ground.is_watched()
     if machine_readable:

@@ -109,6 +109,8 @@ def install(name: str, text: str, environment: Mapping[str, str]) -> Path:
             f"A service needs systemd, which {sys.platform} does not have. Run tpu-fleet watch in "
             "a terminal that stays open, or on a server with Linux."
         )
+    # Before anything is written, because without an answer no unit could be removed either.
+    _systemctl("show-environment")
     folder = units_folder(environment)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
@@ -154,5 +156,11 @@ def _systemctl(*words: str) -> None:
             f"{shlex.join(argv)}: {error}. Without systemd, start tpu-fleet watch run otherwise."
         ) from error
     if done.returncode:
-        hint = "" if os.environ.get("XDG_RUNTIME_DIR") else " (XDG_RUNTIME_DIR is not set)"
-        raise ServiceError(f"{shlex.join(argv)} failed{hint}: {done.stderr.strip()}")
+        says = f"{shlex.join(argv)} failed: {done.stderr.strip()}."
+        if not os.environ.get("XDG_RUNTIME_DIR"):
+            says += (
+                " XDG_RUNTIME_DIR is not set: log in as this user, not by su or sudo; or export "
+                f"XDG_RUNTIME_DIR=/run/user/{os.getuid()}. Without systemd, start tpu-fleet watch "
+                "run otherwise."
+            )
+        raise ServiceError(says)

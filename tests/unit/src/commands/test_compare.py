@@ -124,7 +124,13 @@ def test_a_file_has_all_points(history: Path, tmp_path: Path) -> None:
     assert float(rows[1]["seconds"]) == pytest.approx(100.0)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["points.csv"]
     done = said("digits", "--csv", tmp_path / "nowhere" / "x.csv")
-    assert (done.exit_code, "cannot be written: No such file" in done.output) == (1, True)
+    assert done.exit_code == 2
+    assert f"Invalid value for '--csv': '{tmp_path}/nowhere/x.csv': there is no" in done.output
+    # None that the command makes on the way is named.
+    (tmp_path / ".full.csv.new").mkdir()
+    done = said("digits", "--csv", tmp_path / "full.csv")
+    assert done.exit_code == 1
+    assert f"--csv {tmp_path}/full.csv cannot be written: Is a directory." in done.output
 
 
 def test_parquet_needs_what_is_not_there(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
-from tpu_fleet.commands.fetch import BOOK, Report, summary, workers_with
+from tpu_fleet.commands.fetch import BOOK, Gone, Report, summary, workers_with
+from tpu_fleet.workers.archive.declared import Kept
 from tpu_fleet.workers.ask.run_answers import Answers
 from tpu_fleet.workers.ask.run_view import Run
 
@@ -79,3 +81,12 @@ def test_an_unknown_run_fetches_nothing(away: tuple[str, ...], code: int) -> Non
     with pytest.raises(click.ClickException, match=r"no run word\. Did you mean words\?") as caught:
         workers_with(answers(*away), ["digits", "word"])
     assert caught.value.exit_code == code
+
+
+def test_an_archive_counts_only_with_a_machine_that_is_meant() -> None:
+    """With --slice of another slice, nothing was fetched, and nothing said so."""
+    kept = [Kept("short", "gs://b/short", cast(Any, None), [Life("solo", "solo", "1")])]
+    assert Gone(["short"], lambda life: life.slice == "solo").archived(kept) == ["short"]
+    assert Gone(["short"], lambda life: life.slice == "pair").archived(kept) == []
+    with pytest.raises(click.ClickException, match="no run short"):
+        workers_with(answers(), ["short"], [])

@@ -115,6 +115,7 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert service.uninstall("w.service", environment)
     assert not service.uninstall("w.service", environment)
     assert calls.read_text().splitlines() == [
+        "--user show-environment",
         "--user daemon-reload",
         "--user enable w.service",
         "--user restart w.service",
@@ -127,6 +128,24 @@ def test_what_systemd_refuses_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(service.ServiceError, match="Without systemd"):
         service.install("w.service", "", {"XDG_CONFIG_HOME": str(tmp_path)})
+
+
+def test_where_no_manager_answers_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit was left there, which uninstall could not remove for the same reason."""
+    stand_in = tmp_path / "bin" / "systemctl"
+    stand_in.parent.mkdir()
+    stand_in.write_text("#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    environment = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    remedy = r"Failed to connect to bus\. XDG_RUNTIME_DIR is not set: log in as this user"
+    with pytest.raises(service.ServiceError, match=remedy):
+        service.install("w.service", "[Unit]\n", environment)
+    assert not (tmp_path / "config").exists()
+    assert not service.uninstall("w.service", environment)
 
 
 def test_without_systemd_nothing_is_written(

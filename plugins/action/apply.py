@@ -32,6 +32,7 @@ from ..plugin_utils._apply.report import (
 from ..plugin_utils._apply.run import KEEPALIVE, Call, Outcome, disagreements
 from ..plugin_utils._apply.talk import SILENCE
 from ..plugin_utils._apply.wish import Order
+from ..plugin_utils._core import forks
 from ..plugin_utils._core.progress import note
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._fleet.options import said_of
@@ -41,6 +42,8 @@ from ..plugin_utils._ssh.fan_out import Settings
 from ..plugin_utils._ssh.targets import SshConfigError, Target
 
 display = Display()
+# What is imported here stays, and the forks of this task and the later ones need not search it.
+forks.freeze()
 DECLARED = {"by": "fleet_apply", "timeout": "fleet_login_timeout", "every": "fleet_apply_every"}
 
 

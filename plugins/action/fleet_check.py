@@ -10,12 +10,17 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ..module_utils._schema.keys import Problem
+from ..plugin_utils._core import forks
 from ..plugin_utils._core.refused import Refused
 from ..plugin_utils._core.worker_facts import REMEDY, SETTING, facts_are_variables
 from ..plugin_utils._fleet.check import check_variables
 from ..plugin_utils._fleet.declared import Declared
+from ..plugin_utils._roles.specs import role_options
 
 display = Display()
+# The first action of every playbook, which Ansible imports before it forks for the task.
+role_options()
+forks.load("ansible.builtin.flatten", "tpu.fleet.seconds")
 
 
 class ActionModule(Declared):

@@ -13,6 +13,7 @@ from ansible.utils.display import Display
 
 from ..module_utils._host.work import difference
 from ..module_utils._tpu.workers import GROUP_USABLE
+from ..plugin_utils._apply.values import Values
 from ..plugin_utils._fleet.declared import Declared
 from ..plugin_utils._inventory.worker_list import Variable, groups_of, write_files
 from ..plugin_utils._ssh.targets import Fleet, SshConfigError, Target, target_by
@@ -35,7 +36,11 @@ class ActionModule(Declared):
             return template(variables.get(name, default))
 
         groups = groups_of(said("groups"))
-        hosts = {name: variables["hostvars"][name].get for name in groups.get(GROUP_USABLE, ())}
+        known: dict[Any, Any] = {}
+        hosts = {
+            name: Values(variables["hostvars"].raw_get(name), self._loader, known).read
+            for name in groups.get(GROUP_USABLE, ())
+        }
         sources = said("fleet_inventory_sources") or said("ansible_inventory_sources")
         fleet = Fleet(_targets(hosts), groups, tuple(map(os.path.realpath, sources)))
         try:

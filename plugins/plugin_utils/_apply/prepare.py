@@ -21,6 +21,7 @@ from .._ssh.targets import Target, target_by
 from . import bundle as apply_bundle
 from . import variables as apply_variables
 from .report import lines_of
+from .values import Values
 from .wish import (
     Common,
     Given,
@@ -144,33 +145,6 @@ def each(
         yield Each(host, values, reader.given(values), reader.tools(values))
 
 
-class Values:
-    """The variables of one host, evaluated on demand."""
-
-    def __init__(self, raw: Mapping[str, Any], loader: Any, known: dict[Any, Any]) -> None:
-        """`known` is shared by all hosts: equal templates with equal inputs are evaluated once."""
-        self.raw = raw
-        self._loader = loader
-        self._known = known
-
-    def evaluated(self, value: Any) -> Any:
-        """Return the evaluated value; raise AnsibleError if it cannot be evaluated."""
-        # A value without a template is returned at once; Ansible would need a millisecond for it.
-        if not apply_variables.is_template(value):
-            return value
-        key = apply_variables.made_of(value, self.raw)
-        if key is None or key not in self._known:
-            found = Templar(loader=self._loader, variables=dict(self.raw)).template(value)
-            if key is None:
-                return found
-            self._known[key] = found
-        return self._known[key]
-
-    def read(self, name: str, otherwise: Any = None) -> Any:
-        """Return the evaluated value of a variable."""
-        return self.evaluated(self.raw.get(name, otherwise))
-
-
 def _each(
     action: Any, hosts: Sequence[str], given: Mapping[str, Any]
 ) -> Iterator[tuple[str, Values]]:
@@ -180,6 +154,7 @@ def _each(
     known: dict[Any, Any] = {}
     for host in hosts:
         raw = {**given["hostvars"].raw_get(host), **more, "hostvars": given["hostvars"]}
+        raw["fleet_own_slice"] = raw.get("tpu_vm_name", host)
         yield host, Values(raw, action._loader, known)
 
 

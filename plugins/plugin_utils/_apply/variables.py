@@ -18,6 +18,8 @@ from ...module_utils._schema.values import VARIABLE_NAME
 
 _HERE = re.compile(r"\b(lookup|query|q|hostvars|groups|inventory_dir|playbook_dir)\b")
 _TEMPLATE = re.compile(r"\{\{|\{%")
+# What follows a dot is a part of another value, and no variable.
+_READ_NAME = re.compile(rf"(?<![.\w]){VARIABLE_NAME.pattern}")
 # Names with the same value for every host; and names whose value cannot be predicted.
 _THE_SAME = frozenset({"hostvars", "groups"})
 _NEVER_THE_SAME = frozenset(
@@ -90,7 +92,7 @@ def made_of(value: Any, variables: Mapping[str, Any]) -> tuple[str, ...] | None:
     used: dict[str, Any] = {}
     left = [value]
     while left:
-        words = {word for text in strings(left.pop()) for word in VARIABLE_NAME.findall(text)}
+        words = {word for text in strings(left.pop()) for word in _READ_NAME.findall(text)}
         if words & _NEVER_THE_SAME:
             return None
         for name in sorted(words & set(variables) - set(used) - _THE_SAME):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -77,6 +78,22 @@ class Common:
     skip_tags: Sequence[str] = ()
     forced: bool = False
     every: str = ""
+
+    @functools.cached_property
+    def code_hash(self) -> str:
+        """Return the hash of the code, computed once for all hosts."""
+        return _sha(self.code)
+
+    @functools.cached_property
+    def archive_hashes(self) -> dict[str, str]:
+        """Return the hash of each archive of code, computed once for all hosts."""
+        return {name: _sha(data) for name, data in self.snapshots.items()}
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Return the files that any host may ask for, by their hash."""
+        archives = {self.archive_hashes[name]: data for name, data in self.snapshots.items()}
+        return {self.code_hash: self.code, **archives}
 
 
 @dataclass(frozen=True)
@@ -188,12 +205,11 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
     variables = _dump({**shown, "uses": uses})
     secrets = _dump({**hidden, "tools": dict(tools)})
     everything = {**given.templates, **given.plain}
-    archives = {name: _sha(data) for name, data in common.snapshots.items()}
-    snapshots = {"code_checkout": archives} if "code_checkout" in common.roles else {}
+    snapshots = {"code_checkout": common.archive_hashes} if "code_checkout" in common.roles else {}
     wish = {
         "host": host,
         "roles": list(common.roles),
-        "code": _sha(common.code),
+        "code": common.code_hash,
         "variables": _sha(variables),
         "secrets": _sha(secrets),
         "environment": ENVIRONMENT,
@@ -211,13 +227,12 @@ def order(host: str, given: Given, tools: Mapping[str, Any], common: Common) -> 
         "packages": packages_of(common.roles, everything),
         "every": common.every,
     }
-    sent = [common.code, variables, secrets, *common.snapshots.values()]
     slice_name = str(everything.get("tpu_vm_name") or host)
     return Order(
         host,
         slice_name,
         wish,
-        {_sha(data): data for data in sent},
+        {**common.files, **{_sha(data): data for data in (variables, secrets)}},
         given_of(common.roles, uses, everything, snapshots),
     )
 

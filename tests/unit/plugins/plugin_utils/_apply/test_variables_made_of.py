@@ -27,6 +27,8 @@ HOST = {
         ("{{ hostvars['pod-w9'].x }}", {"hostvars": object(), "groups": {}}, True),
         ("{{ hostvars[inventory_hostname].x }}", {"inventory_hostname": "pod-w1"}, False),
         ("{{ 3 | string }}", {"other": 2}, True),
+        ("{{ hostvars['pod-w9'].other }}", {"other": 2}, True),
+        ("{{ key.other ~ other }}", {"other": 2}, False),
         ("{{ '3' }}", {"other": 2}, True),
     ],
 )

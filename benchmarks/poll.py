@@ -38,7 +38,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Clien
 from tpu_fleet.watch.decide import jobs  # noqa: E402
 from tpu_fleet.watch.ground import Ground, Settings  # noqa: E402
 from tpu_fleet.watch.loop import Watcher  # noqa: E402
-from tpu_fleet.watch.state import Options  # noqa: E402
+from tpu_fleet.watch.options import Options  # noqa: E402
 
 ZONE, KIND = "us-central1-a", "v5litepod-8"
 KEYS = {"accelerator_type": KIND, "zone": ZONE, "tier": "on_demand"}

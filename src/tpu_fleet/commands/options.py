@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,25 @@ import click
 from ..workers.inventory.names import NameOf
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Command = Callable[..., None]
+
+
+def gathered(
+    name: str, kind: type[Any], *options: Callable[[Command], Command]
+) -> Callable[[Command], Command]:
+    """Add options to a command, which gets them as one argument of this name: a dataclass."""
+
+    def add(function: Command) -> Command:
+        @wraps(function)
+        def command(*args: Any, **more: Any) -> None:
+            given = {one: more.pop(one) for one in kind.__dataclass_fields__ if one in more}
+            function(*args, **{name: kind(**given)}, **more)
+
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 class NewFile(click.Path):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from typing import Any
 
 import click
@@ -19,7 +17,7 @@ from ..show.progress import Progress
 from ..workers.inventory.read import PlayError
 from ..workers.play import NOBODY, Event, plain, play
 from ..workers.report import Report
-from .options import option_limit, option_verbose
+from .options import Command, gathered, option_limit, option_verbose
 
 
 @dataclass(frozen=True)
@@ -48,33 +46,17 @@ class Ended:
 
     code: int
     report: Report
-    seconds: float
 
 
-def playbook_options(
-    check: bool = True, limit: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def playbook_options(limit: bool = False) -> Callable[[Command], Command]:
     """Add the options that are passed on to the playbook; the command gets them as `how`."""
-    options = [option_verbose()]
-    if limit:
-        options.insert(0, option_limit())
-    if check:
-        options[:0] = [
-            click.option("--check", is_flag=True, help="Change nothing; say what would change."),
-            click.option("--diff", is_flag=True, help="Show what changes in files and settings."),
-        ]
-
-    def add(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
-        def gathered(*args: Any, **more: Any) -> None:
-            given = {name: more.pop(name) for name in How.__dataclass_fields__ if name in more}
-            function(*args, how=How(**given), **more)
-
-        for option in reversed(options):
-            gathered = option(gathered)
-        return gathered
-
-    return add
+    return gathered(
+        *("how", How),
+        click.option("--check", is_flag=True, help="Change nothing; say what would change."),
+        click.option("--diff", is_flag=True, help="Show what changes in files and settings."),
+        *([option_limit()] if limit else []),
+        option_verbose(),
+    )
 
 
 def words_of(
@@ -109,7 +91,6 @@ def run_playbook(
     line = words_of(name, how, variables, tags)
     if not quiet:
         click.echo(line, err=True)
-    begun = time.monotonic()
     shown = Progress(report, f"tpu.fleet.{name}", how.verbose > 0 or how.diff, quiet)
 
     def on_event(event: Event) -> None:
@@ -142,7 +123,7 @@ def run_playbook(
         )
         raise click.exceptions.Exit(Exit.INTERRUPTED) from None
     # Ansible has one code for whatever fails.
-    ended = Ended(Exit.FAILED if report.refused else code, report, time.monotonic() - begun)
+    ended = Ended(Exit.FAILED if report.refused else code, report)
     if not quiet:
         show_failures(ended)
     return ended

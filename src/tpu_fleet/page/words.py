@@ -52,10 +52,9 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%d %b %H:%M:%S")
 
 
-def short(at: float, width: float = 86400.0) -> str:
-    """Format a time for an axis that is so many seconds wide."""
-    form = "%H:%M:%S" if width < 1800 else "%d %b %H:%M"
-    return datetime.fromtimestamp(at, UTC).strftime(form)
+def short(at: float) -> str:
+    """Format a time for people, in UTC, to the minute."""
+    return datetime.fromtimestamp(at, UTC).strftime("%d %b %H:%M")
 
 
 def day(number: int) -> str:

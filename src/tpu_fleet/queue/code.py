@@ -31,7 +31,6 @@ class Frozen:
     """SHA-256 of the archive."""
     data: bytes
     """The archive."""
-    files: int
     origin: dict[str, Any]
     """What git says of it, as `origin_of` returns it; empty without git."""
     warnings: Sequence[str] = ()
@@ -84,7 +83,7 @@ def freeze(folder: Path, without: Sequence[Path] = ()) -> Frozen:
     snapshot.refuse_too_much(entries, snapshot.MAX_BYTES)
     data = snapshot.pack(folder, entries, snapshot.digest_of(entries))
     sha, origin = hashlib.sha256(data).hexdigest(), origin_of(folder)
-    return Frozen(folder, sha, data, len(entries), origin, [*warnings, *left])
+    return Frozen(folder, sha, data, origin, [*warnings, *left])
 
 
 def _apart(

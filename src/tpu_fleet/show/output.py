@@ -160,13 +160,11 @@ class _Said:
 
     file: Any = field(default_factory=lambda: SpooledTemporaryFile(max_size=IN_MEMORY))  # noqa: SIM115
     digest: Any = field(default_factory=hashlib.sha256)
-    size: int = 0
     ends_with_line: bool = True
 
     def add(self, data: bytes) -> None:
         self.file.write(data)
         self.digest.update(data)
-        self.size += len(data)
         self.ends_with_line = data.endswith(b"\n")
 
     def text(self) -> str:

@@ -3,5 +3,5 @@
 Its parts lead, look, act and report take turns in `loop`. Decisions (decide, hosts, after,
 on_queue, trouble, lease) are separate from effects (jobs, ground, read).
 
-May import: contract, notify, show, workers, history, page, on_worker, queue.
+May import: commands, contract, notify, show, workers, history, page, on_worker, queue.
 """

@@ -8,104 +8,71 @@ import logging.handlers
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import wraps
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..commands.options import gathered
 from ..contract.printing import option_json, print_json
 from ..show.console import wide_console
 from ..workers.inventory.ansible_config import without_fleet
 from ..workers.inventory.read import PlayError
 from . import service
 from .ground import AnotherWatcherError, Ground
-
-if TYPE_CHECKING:
-    from .state import Options
-
+from .options import Options
 
 LOG_BYTES = 2 << 20
 LOG_FILES = 5
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of a watcher, as `watcher_options` read them."""
-
-    interval: float
-    hosts_interval: float
-    playbooks: int
-    lease: float
-    page: str
-    no_logs: bool
-
-    def words(self) -> list[str]:
-        """Return them as words of a command line."""
-        words = [f"--interval={self.interval:g}", f"--hosts-interval={self.hosts_interval:g}"]
-        words += [f"--playbooks={self.playbooks}", f"--lease={self.lease:g}"]
-        words += [f"--page={self.page}"] if self.page else []
-        return words + (["--no-logs"] if self.no_logs else [])
-
-
-def watcher_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a watcher; the command gets them as `asked`."""
-
-    @wraps(function)
-    def gathered(*args: Any, **more: Any) -> None:
-        given = {name: more.pop(name) for name in Asked.__dataclass_fields__}
-        function(*args, asked=Asked(**given), **more)
-
-    options = [
-        click.option(
-            "--interval",
-            type=click.FloatRange(min=1.0),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time between two looks.",
-        ),
-        click.option(
-            "--hosts-interval",
-            type=click.FloatRange(min=10.0),
-            default=300.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time between two looks at the workers, each over one connection.",
-        ),
-        click.option(
-            "--playbooks",
-            type=click.IntRange(1, 32),
-            default=4,
-            show_default=True,
-            metavar="N",
-            help="Playbooks that run at the same time, never two for one slice.",
-        ),
-        click.option(
-            "--lease",
-            type=click.FloatRange(min=5.0),
-            default=900.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time after which another computer's watcher replaces one that died.",
-        ),
-        click.option(
-            "--page",
-            metavar="PLACE",
-            default="",
-            help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
-        ),
-        click.option(
-            "--no-logs",
-            is_flag=True,
-            help="With --page: leave out everything that programs printed.",
-        ),
-    ]
-    for option in reversed(options):
-        gathered = option(gathered)
-    return gathered
+watcher_options = gathered(
+    *("options", Options),
+    click.option(
+        "--interval",
+        type=click.FloatRange(min=1.0),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Time between two looks.",
+    ),
+    click.option(
+        "--hosts-interval",
+        type=click.FloatRange(min=10.0),
+        default=300.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Time between two looks at the workers, each over one connection.",
+    ),
+    click.option(
+        "--playbooks",
+        type=click.IntRange(1, 32),
+        default=4,
+        show_default=True,
+        metavar="N",
+        help="Playbooks that run at the same time, never two for one slice.",
+    ),
+    click.option(
+        "--lease",
+        type=click.FloatRange(min=5.0),
+        default=900.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Time after which another computer's watcher replaces one that died.",
+    ),
+    click.option(
+        "--page",
+        metavar="PLACE",
+        default="",
+        help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
+    ),
+    click.option(
+        "--no-logs",
+        is_flag=True,
+        help="With --page: leave out everything that programs printed.",
+    ),
+)
+"""The options of a watcher; the command gets them as `options`."""
 
 
 @click.group()
@@ -123,7 +90,7 @@ def watch() -> None:
 @click.option(
     "--once", is_flag=True, help="Do what is needed now, and exit with the code of the playbook."
 )
-def run_command(asked: Asked, once: bool) -> None:
+def run_command(options: Options, once: bool) -> None:
     """Watch the fleet in the foreground, until Ctrl-C.
 
     It may be killed at any time: what it needs to go on is in the fleet file and at Google.
@@ -135,26 +102,12 @@ def run_command(asked: Asked, once: bool) -> None:
     """
     ground = Ground.here(os.environ, Path.cwd())
     _require_fleet()
-    # Imported here, because the other commands need neither ansible-runner nor asyncssh.
-    from .state import Options
-
-    run(
-        ground,
-        Options(
-            asked.interval,
-            asked.hosts_interval,
-            asked.playbooks,
-            asked.lease,
-            asked.page,
-            not asked.no_logs,
-        ),
-        once,
-    )
+    run(ground, options, once)
 
 
 @watch.command()
 @watcher_options
-def install(asked: Asked) -> None:
+def install(options: Options) -> None:
     """Install the watcher as a systemd service of your user.
 
     Call it again with other options, or after an upgrade of tpu-fleet: it writes the unit again and
@@ -167,7 +120,7 @@ def install(asked: Asked) -> None:
     ground = Ground.here(os.environ, Path.cwd())
     _require_fleet()
     try:
-        install_service(ground, service.unit_name(ground.folder.name), asked.words())
+        install_service(ground, service.unit_name(ground.folder.name), options.words())
     except service.ServiceError as error:
         raise click.ClickException(str(error)) from error
 
@@ -207,6 +160,7 @@ def _require_fleet() -> None:
 
 def run(ground: Ground, options: Options, once: bool) -> None:
     """Run the watcher in the foreground."""
+    # Imported here, because the other commands need neither ansible-runner nor asyncssh.
     from .loop import Watcher
 
     ground.make()

@@ -171,7 +171,7 @@ class Look:
         now = state.clock.now()
         book = seen.book_of(state.seen)
         news = book != state.memory.book
-        due = now - self._hosts_at >= state.options.hosts_every or self._hosts_soon
+        due = now - self._hosts_at >= state.options.hosts_interval or self._hosts_soon
         rest = SOON if self._hosts_soon else BOOK_REST
         if settings is None or not book or not (due or news) or now - self._book_at < rest:
             return

@@ -25,8 +25,9 @@ from .lead import Lead
 from .look import Look
 from .memory import Memory
 from .note import Notes
+from .options import Options
 from .report import Report
-from .state import Options, State
+from .state import State
 
 LOG = logging.getLogger("tpu-fleet-watch")
 
@@ -38,7 +39,7 @@ class Watcher:
         self.state = State(ground, options)
         self._wake = threading.Event()
         self._jobs = Jobs(ground.playbooks, self._wake.set)
-        self._notes = Notes(ground, options.page, options.logs)
+        self._notes = Notes(ground, options.page, not options.no_logs)
         self.report = Report(self.state, self._notes)
         self.lead = Lead(self.state, self.report, self._end_jobs)
         self.look = Look(self.state, self.report, self._notes, lambda: self._jobs.busy)

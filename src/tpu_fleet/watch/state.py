@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import READY
 
@@ -12,23 +11,10 @@ from .clock import SteadyClock
 from .decide import SliceSeen
 from .ground import Ground, Settings
 from .memory import Memory, load
+from .options import Options
 
 LONGEST = 600.0
 """Longest pause between polls of an API that does not answer, in seconds."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a watcher."""
-
-    interval: float = 10.0
-    hosts_every: float = 300.0
-    playbooks: int = 4
-    lease: float = 900.0
-    page: str = ""
-    """Where the fleet's page is published; empty for nowhere."""
-    logs: bool = True
-    """Whether that page has lines of programs' logs."""
 
 
 class State:

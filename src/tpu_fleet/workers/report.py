@@ -34,7 +34,6 @@ class Machine:
     changed: int = 0
     roles: tuple[str, ...] = ()
     """The roles that changed something, or would."""
-    reasons: tuple[str, ...] = ()
     problem: str = ""
     pushed: bool = False
 
@@ -133,7 +132,6 @@ class Report:
         # GitHub's keys may be applied in a call of their own, before the others.
         machine.changed += int(event["counts"].get("changed", 0))
         machine.roles = tuple(dict.fromkeys([*machine.roles, *map(shown_text, event["roles"])]))
-        machine.reasons = tuple(map(shown_text, event["reasons"]))
         machine.problem = shown_text(event["problem"] or "")
         if machine.problem:
             self.failures.append(Failure(machine.host, machine.problem))

@@ -25,7 +25,6 @@ class Shares:
     """How the devices of a process spent a profile; each share is from 0 to 1, of their mean."""
 
     devices: int
-    seconds: float
     idle: float
     """No operation ran."""
     input: float
@@ -55,7 +54,7 @@ def shares(trace: Trace) -> Shares | None:
     waits = merged(clipped(trace.waits, trace))
     parts = [_of_device(device, trace, waits) for device in trace.devices]
     means = [sum(part) / len(parts) / length for part in zip(*parts, strict=True)]
-    return Shares(len(parts), length / PER_SECOND, *means)
+    return Shares(len(parts), *means)
 
 
 def _of_device(device: Device, trace: Trace, waits: Sequence[Span]) -> tuple[int, int, int]:

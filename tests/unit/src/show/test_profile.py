@@ -13,7 +13,7 @@ BOTH = Profile(
     *("jax 0.12.0.1", 0.01, 5.0, 1812, 1840),
 )
 LESS = Profile("pair-w1", 8, Path("pair-w1-8.xplane.pb"), 100)
-SHARES = Shares(4, 5.0, 0.414, 0.38, 0.123)
+SHARES = Shares(4, 0.414, 0.38, 0.123)
 
 
 def test_the_workers_at_80_columns() -> None:

@@ -22,7 +22,7 @@ from tpu_fleet.watch.clock import SteadyClock
 from tpu_fleet.watch.ground import Ground, Settings
 from tpu_fleet.watch.lease import ProjectLease, read
 from tpu_fleet.watch.memory import SliceMemory
-from tpu_fleet.watch.state import Options
+from tpu_fleet.watch.options import Options
 
 HOUR = 3600.0
 LEASE = 900.0

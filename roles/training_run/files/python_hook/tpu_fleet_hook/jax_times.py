@@ -41,8 +41,6 @@ class _Times:
     def __init__(self):
         self.seconds = {"import": 0.0, "compile": 0.0, "restore": 0.0, "save": 0.0}
         self.counts = {"programs": 0, "hits": 0, "misses": 0}
-        self.at = {}
-        self.jax = ""
         self._intervals = []
         self._lock = allocate_lock()
         self._pid = os.getpid()
@@ -63,7 +61,6 @@ class _Times:
             new = max(0.0, end - begin - covered)
             self.seconds[kind] += new
             self._new += new
-            self.at.setdefault(kind, begin)
             if self._new >= _WORTH or end - self._written >= _EVERY:
                 self._write(end)
 
@@ -90,17 +87,17 @@ class _Times:
         self._written, self._new = now, 0.0
         with suppress(OSError):
             if self._is_ours():
-                self._replace(now)
+                self._replace()
 
-    def _replace(self, now):
+    def _replace(self):
         import json
 
-        told = {"pid": self._pid, "jax": self.jax, "written": now, "at": self.at}
         new = _PATH + "." + str(self._pid)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(new, flags, 0o600)
         try:
-            os.write(handle, json.dumps({**told, **self.counts, "seconds": self.seconds}).encode())
+            told = {"pid": self._pid, **self.counts, "seconds": self.seconds}
+            os.write(handle, json.dumps(told).encode())
         finally:
             os.close(handle)
         os.replace(new, _PATH)  # noqa: PTH105
@@ -143,16 +140,15 @@ def _watch(spec):
         from contextlib import suppress
 
         with suppress(Exception):  # the program has no use for it
-            _listen(module, begin)
+            _listen(begin)
 
     spec.loader.exec_module = exec_module
 
 
-def _listen(module, begin):
+def _listen(begin):
     from jax import monitoring
 
     times = _Times()
-    times.jax = str(getattr(module, "__version__", ""))
     monitoring.register_event_duration_secs_listener(times.heard)
     monitoring.register_event_listener(times.counted)
     times.add("import", begin, time.time())

@@ -14,7 +14,6 @@ import pytest
 HOOK = Path(__file__).resolve().parents[5] / "roles/training_run/files/python_hook"
 JAX = """
 import time
-__version__ = "0.12.0"
 now = [1000.0]
 time.time = lambda: now[0]
 now[0] += 6
@@ -70,7 +69,7 @@ monitoring.duration("/jax/else", 50)
     )
     seconds = found["seconds"]
     assert seconds == {"import": 6, "compile": 25, "restore": 0, "save": 0}
-    assert (found["jax"], found["programs"], found["hits"]) == ("0.12.0", 1, 1)
+    assert (found["programs"], found["hits"]) == (1, 1)
 
 
 def test_checkpoints_as_long_as_the_program_waits(place: Path) -> None:

@@ -40,28 +40,28 @@ def trace(
 def test_a_device_is_idle_where_no_operation_runs() -> None:
     # Two threads compute at the same time for a second.
     found = shares(trace([[operation("dot", 0, 4)], [operation("dot", 3, 5)]]))
-    assert found == Shares(1, 10.0, 0.5, 0.0, 0.0)
+    assert found == Shares(1, 0.5, 0.0, 0.0)
 
 
 def test_waiting_for_input_is_a_part_of_idle() -> None:
     busy = [[operation("dot", 0, 4)]]
     # The next batch is fetched while the device still computes: only the rest holds it up.
-    assert shares(trace(busy, waits=((3, 6), (5, 7)))) == Shares(1, 10.0, 0.6, 0.3, 0.0)
+    assert shares(trace(busy, waits=((3, 6), (5, 7)))) == Shares(1, 0.6, 0.3, 0.0)
 
 
 def test_infeed_is_input_also_while_it_runs() -> None:
     busy = [[operation("infeed.1", 0, 2), operation("dot", 2, 10)]]
-    assert shares(trace(busy)) == Shares(1, 10.0, 0.0, 0.2, 0.0)
+    assert shares(trace(busy)) == Shares(1, 0.0, 0.2, 0.0)
 
 
 def test_the_shares_are_the_mean_of_the_devices() -> None:
     one, other = [[operation("all-reduce.7", 0, 4)]], [[operation("dot", 0, 10)]]
-    assert shares(trace(one, other)) == Shares(2, 10.0, 0.3, 0.0, 0.2)
+    assert shares(trace(one, other)) == Shares(2, 0.3, 0.0, 0.2)
 
 
 def test_what_lies_outside_of_the_profile_does_not_count() -> None:
     assert shares(trace([[operation("dot", -5, 1), operation("dot", 9, 20)]])) == Shares(
-        1, 10.0, 0.8, 0.0, 0.0
+        1, 0.8, 0.0, 0.0
     )
 
 

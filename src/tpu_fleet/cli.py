@@ -115,15 +115,18 @@ class Commands(click.Group):
         """Run the command; what errors quote of workers, files and people is shown as text."""
         try:
             return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, OSError):
+            raise
         except click.ClickException as error:
             if isinstance(error, click.NoSuchOption):
                 vars(error)["message"] += renamed(error)
-            # Imported here, because neither --help nor TAB needs it.
-            from ansible_collections.tpu.fleet.plugins.module_utils._core import plain_text
-
             # It stays the error that it is; click's types have the text as final.
-            vars(error)["message"] = plain_text.visible(error.message)
+            vars(error)["message"] = plain(error.message)
             raise
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            raise click.ClickException(plain(str(error))) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in their groups."""
@@ -136,6 +139,22 @@ class Commands(click.Group):
                 rows.append((name.ljust(widest), help_line))
             with formatter.section(group):
                 formatter.write_dl(rows)
+
+
+def plain(text: str) -> str:
+    """Return a text whose control characters are shown, and steer nothing."""
+    # Imported here, because neither --help nor TAB needs it.
+    from ansible_collections.tpu.fleet.plugins.module_utils._core import plain_text
+
+    return plain_text.visible(text)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether the text of an error is for people: an API's, or of the fleet file."""
+    from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+    from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
+
+    return isinstance(error, TpuError | InventoryError)
 
 
 def renamed(error: click.NoSuchOption) -> str:

@@ -17,7 +17,7 @@ from ..workers.ask.run_answers import ask_for_runs
 from ..workers.ask.run_view import views_of
 from ..workers.inventory.fleet_facts import read_fleet
 from ..workers.inventory.hosts import NO_CONFIG, Known
-from ..workers.inventory.read import PlayError, read_inventory
+from ..workers.inventory.read import read_inventory
 from ..workers.report import Report
 from .options import option_slice
 from .parts import PARTS, Step, steps_of
@@ -92,7 +92,7 @@ def show_end(report: Report) -> None:
             inventory = read_inventory(fresh=True)
             known, view = Known(NO_CONFIG, inventory.fleet()), read_fleet(inventory)
             answers = ask_for_runs(known, list(known.fleet.targets), retry=False)
-    except (PlayError, TpuError, RuntimeError, click.ClickException) as error:
+    except (TpuError, RuntimeError, click.ClickException) as error:
         click.echo(f"What exists now could not be read: {error}", err=True)
         return
     remember(answers, known, view)

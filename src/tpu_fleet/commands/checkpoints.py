@@ -31,10 +31,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.defi
     checkpoint_folder,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
-from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
-    Inventory,
-    InventoryError,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 
 from ..contract.exits import Exit
 from ..contract.printing import option_json, print_json
@@ -49,7 +46,7 @@ from ..workers.inventory.client import client_of
 from ..workers.inventory.hosts import Known, in_order
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf, no_such
-from ..workers.inventory.read import PlayError, read_inventory
+from ..workers.inventory.read import read_inventory
 from .many import guarded
 
 COLUMNS = (
@@ -431,10 +428,7 @@ def checkpoints(
             found = delete_leftovers(places, found, lambda text: yes or click.confirm(text))
         return report.end(found, deletes)
 
-    try:
-        context.exit(guarded(work, "Interrupted. What was deleted is gone; the rest is there."))
-    except (PlayError, InventoryError, TpuError) as error:
-        raise click.ClickException(str(error)) from error
+    context.exit(guarded(work, "Interrupted. What was deleted is gone; the rest is there."))
 
 
 def places_of(wanted: Sequence[str]) -> list[Place]:

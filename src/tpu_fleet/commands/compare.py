@@ -7,6 +7,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -20,7 +21,7 @@ from ..contract.printing import option_json, print_json
 from ..history import declared
 from ..history.look import STEP
 from ..history.record import history_here, places_known, seen_now
-from ..history.store import History, HistoryError, Look, Point
+from ..history.store import History, Look, Point
 from ..page.words import iso, long, number
 from ..show.chart import LETTERS, WIDTH, Curve, chart
 from ..show.console import wide_console
@@ -314,20 +315,14 @@ def compare(
       tpu-fleet compare pair/digits solo/digits --csv losses.csv
     """
     arrow = parquet() if parquet_file else None
-    try:
-        history = history_here()
-        try:
-            if not known:
-                look_now(history, wanted)
-            found = chosen(history, wanted, slices, key)
-        finally:
-            history.close()
-        if csv_file:
-            written("--csv", csv_file, lambda: write_csv(csv_file, found))
-        if arrow and parquet_file:
-            written("--parquet", parquet_file, lambda: write_parquet(parquet_file, found, *arrow))
-    except (HistoryError, PlayError) as error:
-        raise click.ClickException(str(error)) from error
+    with closing(history_here()) as history:
+        if not known:
+            look_now(history, wanted)
+        found = chosen(history, wanted, slices, key)
+    if csv_file:
+        written("--csv", csv_file, lambda: write_csv(csv_file, found))
+    if arrow and parquet_file:
+        written("--parquet", parquet_file, lambda: write_parquet(parquet_file, found, *arrow))
     if machine_readable:
         print_json("compare", as_data(found, by))
         return

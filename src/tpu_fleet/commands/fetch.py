@@ -225,10 +225,7 @@ def fetch(
             print_json("fetch", summary(report, ends))
         return ends
 
-    try:
-        context.exit(guarded(work, "Interrupted. The same command goes on where this one ended."))
-    except PlayError as error:
-        raise click.ClickException(str(error)) from error
+    context.exit(guarded(work, "Interrupted. The same command goes on where this one ended."))
 
 
 def here(many: Many, wanted: Sequence[str], archived: Sequence[str]) -> tuple[Answers, list[str]]:

@@ -20,7 +20,7 @@ from ..show.fleet import grant_table
 from ..show.table import print_tables
 from ..show.waiting import waiting_for
 from ..workers.inventory.fleet_facts import read_fleet
-from ..workers.inventory.read import PlayError, read_inventory
+from ..workers.inventory.read import read_inventory
 from .options import NewFile
 from .playbook import How, playbook_options, run_playbook
 from .trc_mail import EXAMPLE, GrantEntry, Mail, as_yaml, read_mail, with_ends
@@ -125,11 +125,8 @@ def show(machine_readable: bool) -> None:
       tpu-fleet grant show
       tpu-fleet grant show --json | jq .grant.allocations
     """
-    try:
-        with waiting_for("Asking the API for nodes, grant and costs"):
-            view = read_fleet(read_inventory())
-    except PlayError as error:
-        raise click.ClickException(str(error)) from error
+    with waiting_for("Asking the API for nodes, grant and costs"):
+        view = read_fleet(read_inventory())
     if view.problem:
         raise click.ClickException(view.problem)
     if machine_readable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..contract.printing import option_json, print_json
 from ..history.archived import keep as keep_archived
 from ..history.causes import WORDS
 from ..history.record import history_here, stories
-from ..history.store import Event, HistoryError
+from ..history.store import Event
 from ..history.story import RunStory, news_of
 from ..history.verdict import WANTED, verdict_of
 from ..page.words import clock, iso, kind_of, long, percent, said, title_of, where_of
@@ -165,16 +166,10 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
       tpu-fleet history --since 30d pair        a month of a slice
     """
     now = time.time()
-    try:
-        kept = history_here()
-        try:
-            keep_archived(kept, lambda text: click.echo(visible(text), err=True))
-            found = stories(kept, since, now)
-            events = kept.events(since)
-        finally:
-            kept.close()
-    except HistoryError as error:
-        raise click.ClickException(str(error)) from error
+    with closing(history_here()) as kept:
+        keep_archived(kept, lambda text: click.echo(visible(text), err=True))
+        found = stories(kept, since, now)
+        events = kept.events(since)
     slices = {one.slice for one in found} | {event.slice for event in events if event.slice}
     names = sorted({one.run for one in found} | slices)
     for name in wanted:

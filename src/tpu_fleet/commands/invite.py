@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
 from ..workers.inventory.names import NameOf, no_such, remember
-from ..workers.inventory.read import PlayError, read_inventory
+from ..workers.inventory.read import read_inventory
 from .playbook import How, playbook_options, run_playbook
 
 
 def declared_people() -> list[str]:
     """Return the users that the fleet file declares."""
-    try:
-        inventory = read_inventory()
-        names = [str(one["name"]) for one in inventory.said("fleet_users", [])]
-    except (PlayError, InventoryError) as error:
-        raise click.ClickException(str(error)) from error
+    inventory = read_inventory()
+    names = [str(one["name"]) for one in inventory.said("fleet_users", [])]
     remember(list(inventory.sources), users=names)
     return names
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -17,7 +18,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
 
 from ..history.archived import keep as keep_archived
 from ..history.record import history_here, option_of_days, places_known, seen_now
-from ..history.store import History, HistoryError
+from ..history.store import History
 from ..page.model import Page, page_of
 from ..page.publish import put
 from ..page.render import html_of
@@ -27,7 +28,6 @@ from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import ask_for_runs
 from ..workers.inventory.client import client_of
-from ..workers.inventory.read import PlayError
 from . import status
 
 EVERY = 15.0
@@ -90,22 +90,17 @@ def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interva
       tpu-fleet page --serve
       tpu-fleet page -o gs://lab/fleet --no-logs
     """
-    try:
-        history = history_here()
+    with closing(history_here()) as history:
+        inventory = look_and_keep(history)
+        name = status.name_of(inventory)
+        if serve:
+            show_live(history, lambda: shown(history, name, days, not no_logs), port, interval)
+            return
+        html = html_of(shown(history, name, days, not no_logs))
         try:
-            inventory = look_and_keep(history)
-            name = status.name_of(inventory)
-            if serve:
-                show_live(history, lambda: shown(history, name, days, not no_logs), port, interval)
-                return
-            html = html_of(shown(history, name, days, not no_logs))
             put(place, html, lambda: client_of(inventory))
-        finally:
-            history.close()
-    except (PlayError, InventoryError, HistoryError, TpuError) as error:
-        raise click.ClickException(str(error)) from error
-    except OSError as error:
-        raise click.ClickException(f"{place} cannot be written: {error.strerror}.") from error
+        except OSError as error:
+            raise click.ClickException(f"{place} cannot be written: {error.strerror}.") from error
     click.echo(place if place.startswith("gs://") else Path(place).resolve().as_uri())
 
 
@@ -143,7 +138,7 @@ def renewed(history: History, page: Callable[[], Page], live: Live) -> Callable[
     def again() -> str:
         try:
             look_and_keep(history)
-        except (PlayError, InventoryError, HistoryError, TpuError, click.ClickException) as error:
+        except (InventoryError, TpuError, click.ClickException) as error:
             click.echo(f"Nothing new: {visible(str(error))}", err=True)
             return live.html.decode()
         return html_of(page(), live=True)

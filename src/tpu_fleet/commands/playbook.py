@@ -14,7 +14,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 from ..contract.exits import Exit
 from ..show.ended import failure_lines
 from ..show.progress import Progress
-from ..workers.inventory.read import PlayError
 from ..workers.play import NOBODY, Event, plain, play
 from ..workers.report import Report
 from .options import Command, gathered, option_limit, option_verbose
@@ -115,8 +114,6 @@ def run_playbook(
                 options=options,
                 on_progress=on_progress,
             )
-    except PlayError as error:
-        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         click.echo(
             f"\nInterrupted. What is done stays; `{go_on or line}` goes on from there.", err=True

@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.declared import KEEP
-from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
 from ..show.cost import dollars
 from ..show.figures import amount
 from ..show.plan import plan_text
 from ..workers.inventory.fleet_facts import read_fleet
 from ..workers.inventory.names import NameOf, no_such, remember
-from ..workers.inventory.read import PlayError, read_inventory
+from ..workers.inventory.read import read_inventory
 from ..workers.report import Report
 from .playbook import How, playbook_options, run_playbook
 
@@ -25,11 +24,8 @@ NAMES = click.argument("names", type=DECLARED, nargs=-1, required=True, metavar=
 
 def declared_slices() -> dict[str, Mapping[str, Any]]:
     """Return the slices that the fleet file declares, by their names."""
-    try:
-        inventory = read_inventory()
-        declared = {str(one["name"]): one for one in inventory.planned()["slices"]}
-    except (PlayError, InventoryError) as error:
-        raise click.ClickException(str(error)) from error
+    inventory = read_inventory()
+    declared = {str(one["name"]): one for one in inventory.planned()["slices"]}
     remember(list(inventory.sources), declared=list(declared))
     return declared
 
@@ -122,10 +118,7 @@ def delete(context: click.Context, names: tuple[str, ...], yes: bool, how: How) 
 
 def what_goes(names: Sequence[str]) -> str:
     """Return what a deletion is about, and what it saves."""
-    try:
-        view = read_fleet(read_inventory())
-    except PlayError as error:
-        raise click.ClickException(str(error)) from error
+    view = read_fleet(read_inventory())
     there = [node for node in view.nodes if node["ours"] and node["name"] in names]
     rows = [
         f"{node['name']}: {node['accelerator_type']} in {node['zone']}, {node['state']}, "

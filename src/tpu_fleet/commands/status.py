@@ -16,10 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import DECL
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import RUNNING
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import maintenance_text
 from ansible_collections.tpu.fleet.plugins.modules.fleet_info import DOCUMENTATION
-from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import (
-    Inventory,
-    InventoryError,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 from rich.console import Console
 
 from ..contract.printing import option_json, print_json
@@ -45,7 +42,7 @@ from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import RunView, views_of
 from ..workers.inventory.fleet_facts import FleetView, read_fleet
 from ..workers.inventory.hosts import NO_CONFIG, Known
-from ..workers.inventory.read import PlayError, read_inventory
+from ..workers.inventory.read import read_inventory
 from .runs import described
 from .runs import table_of as runs_table
 
@@ -189,10 +186,7 @@ def status(machine_readable: bool) -> None:
       tpu-fleet status
       tpu-fleet status --json | jq .runs
     """
-    try:
-        rows, answers, view = collect()
-    except (PlayError, InventoryError) as error:
-        raise click.ClickException(str(error)) from error
+    rows, answers, view = collect()
     views = views_of(answers.runs)
     if machine_readable:
         workers = [{**asdict(row), "runs": runs_on(row.host, answers)} for row in rows]

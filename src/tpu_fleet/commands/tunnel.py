@@ -310,7 +310,7 @@ def refreshed(service: Served) -> Served:
     """Read a service's address again; keep the known one if there is no answer."""
     try:
         return choose(read_services(), f"{service.name}.{service.host}")
-    except (PlayError, click.ClickException) as error:
+    except click.ClickException as error:
         click.echo(str(error), err=True)
         return service
 
@@ -368,10 +368,7 @@ def tunnel(
       tpu-fleet tunnel
       tpu-fleet tunnel alice --port 8888
     """
-    try:
-        services = read_services(limit)
-    except PlayError as error:
-        raise click.ClickException(str(error)) from error
+    services = read_services(limit)
     if name is None:
         if services:
             print_tables(wide_console(), table_of(services))

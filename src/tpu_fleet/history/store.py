@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
+
 SCHEMA = 1
 GAP = 900.0
 """Seconds without a look after which nothing is known: the longest pause of a watcher is 600."""
@@ -57,7 +59,7 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, at REAL NOT NULL, body TEXT NOT NULL) 
 """
 
 
-class HistoryError(RuntimeError):
+class HistoryError(click.ClickException):
     """The history cannot be read or written; the message has file, reason and remedy."""
 
 

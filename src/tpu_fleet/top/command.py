@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
 from ..commands.many import guarded
 from ..commands.status import look_at_fleet
@@ -15,7 +14,7 @@ from ..contract.exits import Exit
 from ..show.console import wide_console
 from ..show.figures import amount
 from ..show.waiting import waiting_for
-from ..workers.inventory.read import PlayError, require_fleet
+from ..workers.inventory.read import require_fleet
 from . import columns
 from .lines import Now, by_run, head_of
 
@@ -46,10 +45,7 @@ def top(context: click.Context, every: int) -> None:
       tpu-fleet top
       tpu-fleet top --interval 2
     """
-    try:
-        require_fleet()
-    except PlayError as error:
-        raise click.ClickException(str(error)) from error
+    require_fleet()
     if is_terminal(os.environ):
         context.exit(live(every))
     context.exit(guarded(table, "Interrupted."))
@@ -78,11 +74,8 @@ def table() -> int:
     """Print one table."""
     from .source import once
 
-    try:
-        with waiting_for("Asking the API for nodes, grant and costs"):
-            looked = look_at_fleet()
-    except (PlayError, InventoryError) as error:
-        raise click.ClickException(str(error)) from error
+    with waiting_for("Asking the API for nodes, grant and costs"):
+        looked = look_at_fleet()
     with waiting_for(f"Asking {amount(len(looked.known.fleet.targets), 'worker')} for their runs"):
         now = once(looked)
     for line in text_of(now, wide_console().width):

@@ -16,10 +16,9 @@ import click
 from ..commands.options import gathered
 from ..contract.printing import option_json, print_json
 from ..show.console import wide_console
-from ..workers.inventory.ansible_config import without_fleet
-from ..workers.inventory.read import PlayError
+from ..workers.inventory.read import PlayError, require_fleet
 from . import service
-from .ground import AnotherWatcherError, Ground
+from .ground import Ground
 from .options import Options
 
 LOG_BYTES = 2 << 20
@@ -101,7 +100,7 @@ def run_command(options: Options, once: bool) -> None:
       tpu-fleet watch run --once    for cron
     """
     ground = Ground.here(os.environ, Path.cwd())
-    _require_fleet()
+    require_fleet()
     run(ground, options, once)
 
 
@@ -118,11 +117,8 @@ def install(options: Options) -> None:
       tpu-fleet watch install --page gs://lab/fleet
     """
     ground = Ground.here(os.environ, Path.cwd())
-    _require_fleet()
-    try:
-        install_service(ground, service.unit_name(ground.folder.name), options.words())
-    except service.ServiceError as error:
-        raise click.ClickException(str(error)) from error
+    require_fleet()
+    install_service(ground, service.unit_name(ground.folder.name), options.words())
 
 
 @watch.command()
@@ -133,10 +129,7 @@ def uninstall() -> None:
       tpu-fleet watch uninstall
     """
     name = service.unit_name(Ground.here(os.environ, Path.cwd()).folder.name)
-    try:
-        there = service.uninstall(name, os.environ)
-    except service.ServiceError as error:
-        raise click.ClickException(str(error)) from error
+    there = service.uninstall(name, os.environ)
     click.echo(f"Removed {name}." if there else f"There is no {name}.")
 
 
@@ -152,12 +145,6 @@ def status_command(machine_readable: bool) -> None:
     show_status(Ground.here(os.environ, Path.cwd()), machine_readable)
 
 
-def _require_fleet() -> None:
-    missing = without_fleet(os.environ, Path.cwd())
-    if missing:
-        raise click.ClickException(missing)
-
-
 def run(ground: Ground, options: Options, once: bool) -> None:
     """Run the watcher in the foreground."""
     # Imported here, because the other commands need neither ansible-runner nor asyncssh.
@@ -166,19 +153,16 @@ def run(ground: Ground, options: Options, once: bool) -> None:
     ground.make()
     # Playbooks store the results of runs there; a service has no PWD.
     os.environ["PWD"] = str(Path.cwd())
-    try:
-        with ground.only_one():
-            _log_to(ground.log)
-            watcher = Watcher(ground, options)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, lambda _number, _frame: watcher.stop())
-            code = watcher.run(once)
-            if once and code:
-                # The code is the playbook's, or 1 if the fleet could not be read.
-                click.echo(f"Error: Not everything is done; {ground.log} says why.", err=True)
-                raise click.exceptions.Exit(code)
-    except AnotherWatcherError as error:
-        raise click.ClickException(str(error)) from error
+    with ground.only_one():
+        _log_to(ground.log)
+        watcher = Watcher(ground, options)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda _number, _frame: watcher.stop())
+        code = watcher.run(once)
+        if once and code:
+            # The code is the playbook's, or 1 if the fleet could not be read.
+            click.echo(f"Error: Not everything is done; {ground.log} says why.", err=True)
+            raise click.exceptions.Exit(code)
 
 
 def _log_to(path: Path) -> None:

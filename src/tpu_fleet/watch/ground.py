@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import Backoff
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.resting import (
     REST_FILE,
@@ -38,7 +39,7 @@ RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
 """The next poll repeats a failed request; a poll does not wait."""
 
 
-class AnotherWatcherError(RuntimeError):
+class AnotherWatcherError(click.ClickException):
     """Another watcher of this fleet runs on this computer."""
 
 

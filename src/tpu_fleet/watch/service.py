@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import click
 from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
     TOKENS as GITHUB_TOKENS,
 )
@@ -30,7 +31,7 @@ KEPT_BEGINNINGS = ("ANSIBLE_", "CLOUDSDK_", "GOOGLE_", "TPU_FLEET_", "REQUESTS_"
 KEPT_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
 
-class ServiceError(RuntimeError):
+class ServiceError(click.ClickException):
     """systemctl failed; the message is for people."""
 
 

@@ -93,8 +93,8 @@ def ask_or_say_why() -> Known:
 
     try:
         return ask()
-    except NoFleetError as error:
-        raise click.ClickException(str(error)) from error
+    except NoFleetError:
+        raise
     except PlayError as error:
         raise click.ClickException(f"The fleet cannot be read: {error}") from error
 

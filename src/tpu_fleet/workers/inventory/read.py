@@ -7,13 +7,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from .ansible_config import inventory_sources, without_fleet
 
 if TYPE_CHECKING:
     from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 
 
-class PlayError(RuntimeError):
+class PlayError(click.ClickException):
     """Ansible failed before it reached the hosts; the message is its own."""
 
 

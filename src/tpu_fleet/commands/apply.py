@@ -11,7 +11,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuE
 from ..contract.exits import Exit
 from ..history.record import remember
 from ..show.ended import ended_lines
-from ..show.output import problems
+from ..show.output import show_problems
 from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import ask_for_runs
 from ..workers.ask.run_view import views_of
@@ -105,8 +105,7 @@ def show_end(report: Report) -> None:
     states += ["not usable" for _host, seen in inventory.workers() if _unusable(seen)]
     for line in ended_lines(report, states, views_of(answers.runs), view):
         click.echo(line)
-    for line in problems(answers.results):
-        click.echo(line, err=True)
+    show_problems(answers.results)
 
 
 def _unusable(seen: Mapping[str, Any]) -> bool:

@@ -12,19 +12,17 @@ import click
 
 from ..contract.exits import Exit
 from ..on_worker.run_states import ENDED, RUNNING
-from ..show.figures import amount
-from ..show.output import exit_code, problems
-from ..show.waiting import waiting_for
+from ..show.output import exit_code, show_problems
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import Run
 from ..workers.inventory.hosts import Known, select
 from ..workers.inventory.lookup import ask_or_say_why, chosen, known_fleet
-from ..workers.inventory.names import NameOf
+from ..workers.inventory.names import NameOf, no_such
 from ..workers.login import LOST, Login, keep_open, ssh_command
 from ..workers.logs.plan import pause_after
+from .asking import NotReached, asking
 from .logs import checked_name
 from .many import guarded
-from .runs import no_such_run
 from .submitted import said_of
 
 GONE = 75
@@ -41,14 +39,8 @@ class UnknownRun(click.ClickException):
     """No worker that answered has the run; `there` are those that they have."""
 
     def __init__(self, run: str, there: Sequence[str]) -> None:
-        super().__init__(no_such_run(run, there))
+        super().__init__(no_such("run", run, there))
         self.there = there
-
-
-class NotReached(click.ClickException):
-    """The reached workers do not have the run, and other workers were not reached."""
-
-    exit_code = Exit.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -112,14 +104,13 @@ def login_of(known: Known, run: Run, user: str | None, read_only: bool) -> Login
 
 def find(known: Known, names: Sequence[str], meant: Meant, user: str | None) -> tuple[Run, Answers]:
     """Ask the workers for the run; if it is not found, name the unreached workers."""
-    with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
+    with asking(names):
         answers = ask_for_runs(known, names, user)
     try:
         return choose(answers.runs, meant), answers
     except click.ClickException as error:
-        for line in problems(answers.results):
-            click.echo(line, err=True)
-        if exit_code(answers.results) == NotReached.exit_code:
+        show_problems(answers.results)
+        if exit_code(answers.results) == Exit.UNKNOWN:
             raise NotReached(error.message) from error
         raise
 

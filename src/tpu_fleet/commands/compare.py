@@ -25,15 +25,14 @@ from ..history.store import History, Look, Point
 from ..page.words import iso, long, number
 from ..show.chart import LETTERS, WIDTH, Curve, chart
 from ..show.console import wide_console
-from ..show.figures import amount
-from ..show.output import COLOURS, colours_here, problems
+from ..show.output import COLOURS, colours_here, show_problems
 from ..show.table import Column, Table, print_tables
-from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import ask_for_runs
 from ..workers.ask.run_view import RunView
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError, read_inventory
+from .asking import asking
 from .options import NewFile, option_slice
 from .submitted import declared_of
 
@@ -107,11 +106,10 @@ def look_now(history: History, wanted: Sequence[str]) -> None:
         click.echo(f"What is declared now is not known: {visible(str(error))}", err=True)
     known = known_fleet(False)
     workers = list(known.fleet.targets)
-    with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
+    with asking(workers):
         answers = ask_for_runs(known, workers, sudo=True, places=places_known(history))
     history.add(seen_now(answers, known))
-    for line in problems(answers.results):
-        click.echo(line, err=True)
+    show_problems(answers.results)
 
 
 def chosen(

@@ -17,7 +17,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Resu
 from ..contract.exits import Exit
 from ..contract.printing import option_json, print_json
 from ..show.figures import amount
-from ..show.output import exit_code, problems
+from ..show.output import exit_code, show_problems
 from ..show.waiting import waiting_for
 from ..workers.archive.bring import bring
 from ..workers.archive.declared import Archives, Kept
@@ -26,11 +26,10 @@ from ..workers.inventory.hosts import Known, in_order
 from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError
 from ..workers.play import Event, play, problem_of
-from .attach import NotReached
+from .asking import asking, no_such_runs
 from .logs import is_meant
 from .many import Many, guarded
 from .options import option_limit, option_slice
-from .runs import no_such_run
 from .submitted import archive_of
 
 BOOK = "tpu.fleet.collect"
@@ -106,10 +105,9 @@ def find(
 
     Those that are `archived` need not be on any worker.
     """
-    with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
+    with asking(names):
         answers = ask_for_runs(known, names)
-    for line in problems(answers.results):
-        click.echo(line, err=True)
+    show_problems(answers.results)
     return answers, workers_with(answers, wanted, archived)
 
 
@@ -119,9 +117,7 @@ def workers_with(
     """Return the workers that have the runs; fail for a run that none of them has."""
     unknown = [name for name in wanted if name not in answers.names and name not in archived]
     if unknown:
-        says = " ".join(no_such_run(name, answers.names) for name in unknown)
-        away = exit_code(answers.results) == NotReached.exit_code
-        raise NotReached(says) if away else click.ClickException(says)
+        raise no_such_runs(unknown, answers.names, answers.results)
     return in_order({run.host for run in answers.runs if run.run in wanted})
 
 

@@ -18,17 +18,16 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Flee
 
 from ..contract.exits import Exit
 from ..on_worker.run_states import ENDED
-from ..show.output import Tagged, colours_here, exit_code, problems
+from ..show.output import Tagged, colours_here, exit_code, show_problems
 from ..workers.archive.declared import Archives
 from ..workers.archive.logs import ArchivedLog
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import NO_CONFIG, Known, fold, place_of
-from ..workers.inventory.names import NameOf
+from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError
 from ..workers.logs.follow import Follower, WantedLogs, results_of
 from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
-from .runs import no_such_run
 from .since import moment
 from .submitted import archive_of, said_of, slice_of
 
@@ -99,13 +98,12 @@ def read(follower: Follower) -> int:
     finally:
         follower.view.close()
     results = results_of(workers)
-    for line in problems(results):
-        click.echo(line, err=True)
+    show_problems(results)
     name = follower.wanted.run
     if not any(worker.met or worker.archived for worker in workers):
         # A worker that was not reached may have it.
         if any(worker.none is not None for worker in workers):
-            says = said_of(name) or no_such_run(name, follower.watched.others())
+            says = said_of(name) or no_such("run", name, follower.watched.others())
             click.echo(visible(says), err=True)
         return max(Exit.FAILED, exit_code(results))
     if follower.wanted.follow:

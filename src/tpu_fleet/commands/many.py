@@ -24,7 +24,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
 )
 
 from ..contract.exits import Exit
-from ..show.output import exit_code, problems, summary
+from ..show.output import exit_code, show_problems, summary
 from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import Known, select
@@ -63,8 +63,7 @@ def run_job(
         finally:
             view.close()
         if not quiet:
-            for line in problems(results):
-                click.echo(line, err=True)
+            show_problems(results)
             if exit_code(results) or sys.stderr.isatty():
                 click.echo(summary(results), err=True)
         return exit_code(results)

@@ -24,11 +24,11 @@ from ..page.publish import put
 from ..page.render import html_of
 from ..page.serve import Live, keep_new, server_of
 from ..queue.glance import glance
-from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import ask_for_runs
 from ..workers.inventory.client import client_of
 from . import status
+from .asking import asking
 
 EVERY = 15.0
 
@@ -39,7 +39,7 @@ def look_and_keep(history: History) -> Inventory:
         seen = status.look_at_fleet()
     known, view = seen.known, seen.view
     workers = list(known.fleet.targets)
-    with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
+    with asking(workers):
         answers = ask_for_runs(known, workers, sudo=True, retry=False, places=places_known(history))
     found = seen_now(answers, known, view)
     found.facts["queue"] = glance(seen.inventory, found.at).to_dict()

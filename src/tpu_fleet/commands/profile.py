@@ -20,7 +20,7 @@ from ..contract.printing import option_json, print_json
 from ..on_worker.run_states import RUNNING
 from ..show.console import say, wide_console
 from ..show.figures import amount
-from ..show.output import exit_code, no_results, problems
+from ..show.output import exit_code, no_results, show_problems
 from ..show.profile import idle_table, operations_table, steps, workers_table
 from ..show.table import Table, print_tables
 from ..show.waiting import waiting_for
@@ -36,9 +36,9 @@ from ..workers.profile.bring import MOST_BYTES, Answer, Bringer, Moment, Profile
 from ..workers.profile.figures import Shares, Sums, Total, shares
 from ..workers.profile.trace import TooLargeError, TraceError, read
 from . import profile_open
-from .attach import NotReached, why_not
+from .asking import asking, no_such_runs
+from .attach import why_not
 from .many import Many, guarded, options_of_workers
-from .runs import no_such_run
 from .verbs import without_sudo
 
 MOST_SECONDS = 60.0
@@ -145,15 +145,12 @@ def _told_total(one: Total) -> dict[str, Any]:
 def chosen_runs(known: Known, many: Many, wanted: Wanted) -> list[Run]:
     """Return the run on each chosen worker; refuse one that does not run there."""
     names = many.names_in(known)
-    with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
+    with asking(names):
         answers = ask_for_runs(known, names, many.user, False, many.settings, many.retry)
     there = [run for run in answers.runs if run.run == wanted.run]
     if not there:
-        for line in problems(answers.results):
-            click.echo(line, err=True)
-        says = no_such_run(wanted.run, answers.names)
-        away = exit_code(answers.results) == NotReached.exit_code
-        raise NotReached(says) if away else click.ClickException(says)
+        show_problems(answers.results)
+        raise no_such_runs([wanted.run], answers.names, answers.results)
     found = [run for run in there if wanted.workers is None or run.worker in wanted.workers]
     lacking = (wanted.workers or frozenset()) - {run.worker for run in there}
     if lacking:
@@ -233,8 +230,7 @@ def show(recorded: Recorded) -> None:
                 say(console, line)
     for name, says in recorded.missing:
         click.echo(visible(f"{name}: {says}"), err=True)
-    for line in problems(recorded.results):
-        click.echo(line, err=True)
+    show_problems(recorded.results)
 
 
 def tables_of(recorded: Recorded) -> list[Table]:

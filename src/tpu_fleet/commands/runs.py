@@ -14,16 +14,16 @@ from ..contract.exits import Exit
 from ..contract.printing import option_json, print_json
 from ..history.record import remember
 from ..show.console import wide_console
-from ..show.figures import amount, loss_text, percent_text, rate_text, share_text, speed_text
-from ..show.output import exit_code, no_results, problems
+from ..show.figures import loss_text, percent_text, rate_text, share_text, speed_text
+from ..show.output import exit_code, no_results, show_problems
 from ..show.spent import shares_text, start_text
 from ..show.table import Column, Table, print_tables
 from ..show.times import long
-from ..show.waiting import waiting_for
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import RunView, views_of
 from ..workers.inventory.hosts import fold
 from ..workers.inventory.names import NameOf, no_such
+from .asking import asking
 from .many import Many, guarded, options_of_many
 from .submitted import show_queue
 
@@ -198,14 +198,14 @@ def runs(
 
     def show() -> int:
         known, names = many.workers()
-        with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
+        with asking(names):
             answers = ask_for_runs(known, names, many.user, many.sudo, many.settings, many.retry)
         remember(answers, known)
         views = views_of(run for run in answers.runs if not wanted or run.run in wanted)
         missing = [name for name in wanted if name not in answers.names]
         code = max(exit_code(answers.results), Exit.FAILED if missing else Exit.DONE)
         if missing:
-            click.echo(visible(no_such_run(missing[0], answers.names)), err=True)
+            click.echo(visible(no_such("run", missing[0], answers.names)), err=True)
         if machine_readable:
             print_json("runs", as_data(views, answers, code))
             return code
@@ -216,14 +216,8 @@ def runs(
                     click.echo(visible(line))
         elif not missing:
             click.echo("There are no runs.")
-        for line in problems(answers.results):
-            click.echo(line, err=True)
+        show_problems(answers.results)
         return code
 
     work = (lambda: show_queue(wanted, machine_readable)) if of_queue else show
     context.exit(guarded(work, "Interrupted."))
-
-
-def no_such_run(name: str, names: Sequence[str]) -> str:
-    """Return the message for an unknown run, with the existing ones."""
-    return no_such("run", name, names)

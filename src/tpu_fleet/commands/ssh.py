@@ -8,7 +8,7 @@ import sys
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
 
-from ..show.output import problems
+from ..show.output import show_problems
 from ..workers.inventory.hosts import Known, fold, in_order, place_of
 from ..workers.inventory.lookup import chosen, known_fleet
 from ..workers.inventory.names import NameOf, no_such
@@ -87,8 +87,7 @@ def place_in(known: Known, name: str | None, meant: Meant, user: str | None) -> 
         slices = [group.removeprefix("tpu_slice_") for group in groups]
         there = in_order({*known.names, *slices, *unknown.there})
         raise click.ClickException(no_such("worker, slice or run", name, there)) from unknown
-    for line in problems([one for one in answers.results if one.name == run.host]):
-        click.echo(line, err=True)
+    show_problems([one for one in answers.results if one.name == run.host])
     if meant.worker is None and run.worker:
         click.echo(f"Worker 0 did not report {name}; logging in to {run.host}.", err=True)
     return run.host, run.status.user

@@ -25,7 +25,6 @@ from ..history.record import account, history_here, remember
 from ..history.store import HistoryError
 from ..show.console import say, wide_console
 from ..show.cost import dollars, idle_price
-from ..show.figures import amount
 from ..show.fleet import (
     API,
     NOTHING,
@@ -43,6 +42,7 @@ from ..workers.ask.run_view import RunView, views_of
 from ..workers.inventory.fleet_facts import FleetView, read_fleet
 from ..workers.inventory.hosts import NO_CONFIG, Known
 from ..workers.inventory.read import read_inventory
+from .asking import asking
 from .runs import described
 from .runs import table_of as runs_table
 
@@ -166,7 +166,7 @@ def collect() -> tuple[list[Row], Answers, FleetView]:
     known = seen.known
     # Their addresses were just read from the API, so no second read is needed.
     workers = list(known.fleet.targets)
-    with waiting_for(f"Asking {amount(len(workers), 'worker')} for their runs"):
+    with asking(workers):
         answers = ask_for_runs(known, workers, retry=False)
     remember(answers, known, seen.view)
     unreachable = {result.name: result.says for result in answers.results if not result.ok}

@@ -20,7 +20,7 @@ from ..contract.exits import Exit
 from ..contract.printing import print_json
 from ..history.record import note_stops, remember
 from ..show.figures import amount
-from ..show.output import exit_code, no_results, problems
+from ..show.output import exit_code, no_results, problems, show_problems
 from ..show.waiting import waiting_for
 from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.run_answers import Answers, Quiet, ask_for_runs, understood, whole_answer
@@ -28,9 +28,8 @@ from ..workers.ask.run_view import Run, RunView, views_of
 from ..workers.ask.worker_program import verb_commands
 from ..workers.inventory.hosts import Known, fold, in_order, place_of
 from ..workers.inventory.lookup import known_fleet
-from .attach import NotReached
+from .asking import asking, no_such_runs
 from .many import Many, guarded, options_of_workers
-from .runs import no_such_run
 
 PAUSES = (0.5, 1.0, 1.0, 2.0, 3.0)
 """Seconds between looks at what becomes of the runs; the last one repeats."""
@@ -192,19 +191,15 @@ def find(many: Many, wanted: Sequence[str]) -> tuple[list[Gang], Answers]:
 def find_in(known: Known, many: Many, wanted: Sequence[str]) -> tuple[list[Gang], Answers]:
     """Ask the chosen workers of a fleet for the runs; refuse an unknown one."""
     names = many.names_in(known)
-    with waiting_for(f"Asking {amount(len(names), 'worker')} for their runs"):
+    with asking(names):
         answers = ask_for_runs(known, names, many.user, False, many.settings, many.retry)
     remember(answers, known)
     declared = [run for run in answers.runs if run.status.declared]
     there = sorted({run.run for run in declared})
     unknown = [name for name in wanted if name not in there]
     if unknown:
-        for line in problems(answers.results):
-            click.echo(line, err=True)
-        says = " ".join(no_such_run(name, there) for name in unknown)
-        # A worker that did not answer may have it.
-        away = exit_code(answers.results) == NotReached.exit_code
-        raise NotReached(says) if away else click.ClickException(says)
+        show_problems(answers.results)
+        raise no_such_runs(unknown, there, answers.results)
     gangs = [
         gang for name in dict.fromkeys(wanted) for gang in gangs_of(known, names, declared, name)
     ]

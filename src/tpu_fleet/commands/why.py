@@ -32,12 +32,12 @@ from ..workers.archive.declared import Archives
 from ..workers.ask.run_answers import ask_for_runs
 from ..workers.ask.run_evidence import NO_RUN, NOT_NOTED_HERE, OLD_AGENT, Shown, ask_for_evidence
 from ..workers.inventory.hosts import Known, place_of
-from ..workers.inventory.names import NameOf
+from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError, read_inventory
-from .attach import NotReached
+from .asking import NotReached
 from .logs import checked_name
 from .many import Many, guarded, options_of_workers
-from .runs import iso, no_such_run
+from .runs import iso
 from .submitted import archive_of
 
 LOOKS = 3
@@ -182,7 +182,7 @@ def missing(run: str, shown: Sequence[Shown], known: Known, many: Many) -> click
     """Return the error for a run that no worker has, with the runs that there are."""
     away = [one for one in shown if one.absent != NO_RUN]
     answers = ask_for_runs(known, [one.host for one in shown if one not in away], many.user)
-    says = no_such_run(run, answers.names)
+    says = no_such("run", run, answers.names)
     if not away:
         return click.ClickException(says)
     lost = "; ".join(f"{one.host}: {one.absent}" for one in away[:5])

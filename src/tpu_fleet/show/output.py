@@ -62,6 +62,12 @@ def problems(results: Iterable[Result]) -> list[str]:
     return lines
 
 
+def show_problems(results: Iterable[Result]) -> None:
+    """Print the lines for results without success."""
+    for line in problems(results):
+        click.echo(line, err=True)
+
+
 def summary(results: Sequence[Result]) -> str:
     """Return a summary in one line."""
     done = [result for result in results if result.ok]

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import click
 
+from ..commands.asking import asking
 from ..commands.many import guarded
 from ..commands.status import look_at_fleet
 from ..contract.exits import Exit
 from ..show.console import wide_console
-from ..show.figures import amount
 from ..show.waiting import waiting_for
 from ..workers.inventory.read import require_fleet
 from . import columns
@@ -76,7 +76,7 @@ def table() -> int:
 
     with waiting_for("Asking the API for nodes, grant and costs"):
         looked = look_at_fleet()
-    with waiting_for(f"Asking {amount(len(looked.known.fleet.targets), 'worker')} for their runs"):
+    with asking(looked.known.fleet.targets):
         now = once(looked)
     for line in text_of(now, wide_console().width):
         click.echo(line.rstrip())

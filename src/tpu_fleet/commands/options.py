@@ -27,9 +27,10 @@ def gathered(
             given = {one: more.pop(one) for one in kind.__dataclass_fields__ if one in more}
             function(*args, **{name: kind(**given)}, **more)
 
+        found: Command = command
         for option in reversed(options):
-            command = option(command)
-        return command
+            found = option(found)
+        return found
 
     return add
 

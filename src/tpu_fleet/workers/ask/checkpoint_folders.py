@@ -18,7 +18,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Sett
 
 from ..inventory.hosts import Known
 from .on_all import Job, on_all
-from .run_answers import SECONDS, Quiet, whole_answer
+from .run_answers import SECONDS, Quiet, last_said, whole_answer
 from .worker_program import folder_command
 
 MOST = 20_000
@@ -47,8 +47,7 @@ def ask_for_folder(
     job = Job(command, whole_answer, settings=Settings(timeout=SECONDS))
     (result,) = on_all(known, [worker], job, Quiet(), retry=False)
     if not result.ok:
-        said = result.stderr.decode("utf-8", "replace").strip().splitlines()
-        says = result.says or (said[-1] if said else "no answer")
+        says = result.says or last_said(result) or "no answer"
         return FolderContents(problem=shown(f"{worker}: {says}"))
     return contents_of(worker, result.value)
 

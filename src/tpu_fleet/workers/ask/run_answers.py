@@ -46,25 +46,27 @@ async def pieces(
 
     Raises AnswerError for an invalid piece, TimeoutError after `silence` seconds without one.
     """
-    worker = channel.target.name
-    for _line in range(PREAMBLE):
-        line = await line_of(channel, silence)
-        if line.strip() == BEGINNING.encode():
-            break
-        if not line:
-            return
-    else:
-        raise AnswerError(worker, "", f"{PREAMBLE} lines", f"begun by {BEGINNING}")
+    if not await begins(channel, silence):
+        return
     try:
         while line := await line_of(channel, silence):
             if not line.endswith(b"\n"):
                 return
-            one = piece(worker, line, MOST)
+            one = piece(channel.target.name, line, MOST)
             async with asyncio.timeout(silence):
                 data = await channel.readexactly(one.bytes) if one.bytes else b""
             yield one, data
     except asyncio.IncompleteReadError:
         return
+
+
+async def begins(channel: Channel, silence: float | None) -> bool:
+    """Pass over what a login prints; return whether the answer begins before the output ends."""
+    for _line in range(PREAMBLE):
+        line = await line_of(channel, silence)
+        if line.strip() == BEGINNING.encode() or not line:
+            return bool(line)
+    raise AnswerError(channel.target.name, "", f"{PREAMBLE} lines", f"begun by {BEGINNING}")
 
 
 async def line_of(channel: Channel, silence: float | None) -> bytes:
@@ -101,10 +103,16 @@ def told(known: Known, worker: str, answer: bytes) -> tuple[list[Run], Disk | No
     return runs, said.disk
 
 
+def last_said(result: Result) -> str:
+    """Return the last line of the messages that came with a result."""
+    lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
 def with_words(result: Result) -> Result:
     """Add what the worker printed to a result that has no reason."""
-    said = result.stderr.decode("utf-8", "replace").strip().splitlines()
-    return replace(result, says=said[-1]) if said and not (result.ok or result.says) else result
+    is_bare = not (result.ok or result.says)
+    return replace(result, says=last_said(result)) if is_bare else result
 
 
 def understood(known: Known, result: Result) -> tuple[Result, list[Run], Disk | None]:

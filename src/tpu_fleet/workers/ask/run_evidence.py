@@ -18,7 +18,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Resu
 
 from ..inventory.hosts import Known
 from .on_all import Job, on_all
-from .run_answers import Quiet, whole_answer
+from .run_answers import Quiet, last_said, whole_answer
 
 PROGRAM = "/usr/local/bin/tpu-fleet-run"
 SECONDS = 20.0
@@ -92,12 +92,11 @@ def parsed(worker: str, answer: bytes) -> Shown:
 
 def _absent(result: Result) -> Shown:
     """Say why a worker shows nothing."""
-    said = result.stderr.decode("utf-8", "replace").strip().splitlines()
     if result.exit_status == NOT_DECLARED:
         return Shown(result.name, absent=NO_RUN, remedy="tpu-fleet apply")
     if result.exit_status == NOT_NOTED:
         return Shown(result.name, absent=NOT_NOTED_HERE)
     if result.exit_status == NOT_THERE or OLDER in result.stderr:
         return Shown(result.name, absent=OLD_AGENT, remedy="tpu-fleet apply")
-    last = said[-1] if said else ""
-    return Shown(result.name, absent=result.says or last or "no answer", remedy=result.remedy)
+    says = result.says or last_said(result) or "no answer"
+    return Shown(result.name, absent=says, remedy=result.remedy)

@@ -23,7 +23,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
 from ..inventory.hosts import Known
-from .run_answers import pieces, told
+from .run_answers import last_said, pieces, told
 from .run_view import Run
 from .worker_program import reader_command
 
@@ -141,9 +141,8 @@ class RunFollower:
         failures = self._failures.get(name, 0)
         self._failures[name] = failures + 1
         self._again[name] = time.monotonic() + PAUSES[min(failures, len(PAUSES) - 1)]
-        said = result.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         what = "" if result.kind is Kind.DONE else f"{result.kind.value.replace('_', ' ')}: "
-        says = what + (result.says or " ".join(said) or "its answer ended")
+        says = what + (result.says or last_said(result) or "its answer ended")
         if name in self.known.fleet.targets:
             before = self.heard.get(name, Heard(time.monotonic()))
             self.heard[name] = Heard(before.at, before.runs, before.disk, shown(says))

@@ -45,10 +45,26 @@ def program(*names: str) -> str:
     return PROGRAM.format(modules=json.dumps(modules(names)), limits=f"{PACKAGE}.limits")
 
 
+def _python(modules: Sequence[str], before: Sequence[str] = ()) -> list[str]:
+    """Return the words that run a program of these modules, with others before them."""
+    return [*before, "/usr/bin/python3", "-I", "-c", program(*modules)]
+
+
+def _as_root(sudo: bool) -> list[str]:
+    return ["sudo", "-n"] if sudo else []
+
+
+def _with_orders(
+    words: Sequence[str], order_for: Callable[[Target], Mapping[str, Any]]
+) -> Callable[[Target], str]:
+    """Return the command for each worker, which ends with an order of its own."""
+    command = f"exec {shlex.join(words)}"
+    return lambda target: f"{command} {shlex.quote(json.dumps(order_for(target)))}"
+
+
 def reader_command(order: Mapping[str, Any], sudo: bool = False) -> str:
     """Return the command for a worker."""
-    before = ["sudo", "-n"] if sudo else []
-    words = [*before, "/usr/bin/python3", "-I", "-c", program(*on_worker.MODULES)]
+    words = _python(on_worker.MODULES, _as_root(sudo))
     return f"exec {shlex.join([*words, json.dumps(order)])}"
 
 
@@ -57,31 +73,27 @@ def verb_commands(verb: str, runs: Mapping[str, Sequence[str]], by: str) -> Call
 
     `by` is the person who wants that.
     """
-    words = ["sudo", "-n", "/usr/bin/python3", "-I", "-c", program(*on_worker.VERBS)]
-    command = f"exec {shlex.join(words)}"
-
-    def command_for(target: Target) -> str:
-        order = {"do": verb, "runs": list(runs.get(target.name, ())), "by": by}
-        return f"{command} {shlex.quote(json.dumps(order))}"
-
-    return command_for
+    return _with_orders(
+        _python(on_worker.VERBS, _as_root(True)),
+        lambda target: {"do": verb, "runs": list(runs.get(target.name, ())), "by": by},
+    )
 
 
 def port_command(name: str, port: int, user: str) -> str:
     """Return the command that says who listens on the port of a service."""
-    order = json.dumps([name, port, user])
-    return f"exec {shlex.join(['/usr/bin/python3', '-I', '-c', program(*on_worker.PORT), order])}"
+    words = [*_python(on_worker.PORT), json.dumps([name, port, user])]
+    return f"exec {shlex.join(words)}"
 
 
 def folder_command(order: Mapping[str, Any], user: str) -> str:
     """Return the command that lists a checkpoint folder, or deletes in it, as the run's user."""
-    words = ["sudo", "-n", "-u", user, "/usr/bin/python3", "-I", "-c", program(*on_worker.FOLDER)]
+    words = _python(on_worker.FOLDER, ["sudo", "-n", "-u", user])
     return f"exec {shlex.join([*words, json.dumps(order)])}"
 
 
 def profile_command(order: Mapping[str, Any], user: str) -> Callable[[Target], str]:
     """Return the command for each worker that records a profile as the run's user."""
-    words = ["/usr/bin/python3", "-I", "-c", program(*on_worker.PROFILE), json.dumps(order)]
+    words = [*_python(on_worker.PROFILE), json.dumps(order)]
 
     def command_for(target: Target) -> str:
         before = [] if target.user == user else ["sudo", "-n", "-u", user]
@@ -97,12 +109,7 @@ def past_commands(
 
     `places` has for each worker how far its runs' pasts are known.
     """
-    before = ["sudo", "-n"] if sudo else []
-    words = [*before, "/usr/bin/python3", "-I", "-c", program(*on_worker.PAST)]
-    command = f"exec {shlex.join(words)}"
-
-    def command_for(target: Target) -> str:
-        order = {"framed": True, "places": places.get(target.name, {})}
-        return f"{command} {shlex.quote(json.dumps(order))}"
-
-    return command_for
+    return _with_orders(
+        _python(on_worker.PAST, _as_root(sudo)),
+        lambda target: {"framed": True, "places": places.get(target.name, {})},
+    )

@@ -32,7 +32,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Targ
 
 from ..archive.logs import ArchivedLog
 from ..ask.on_all import unusable
-from ..ask.run_answers import pieces
+from ..ask.run_answers import last_said, pieces
 from ..ask.view import View
 from ..ask.worker_program import reader_command
 from ..inventory.hosts import Known, fold, place_of
@@ -305,10 +305,8 @@ class Follower:
                 says, remedy = worker.error
                 worker.result = replace(result, kind=Kind.DONE, says=says, remedy=remedy)
             elif step.what == "give up" and result.kind is Kind.DONE and not result.says:
-                said = result.stderr.decode("utf-8", "replace").strip().splitlines()
-                worker.result = replace(
-                    result, says=said[-1] if said else f"exit status {result.exit_status}"
-                )
+                says = last_said(result) or f"exit status {result.exit_status}"
+                worker.result = replace(result, says=says)
             self.view.done(result)
             return
         if self.wanted.follow and worker.failures == 1 and worker.none is None:

@@ -9,15 +9,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    AnswerError,
-    Words,
-    parsed,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Words, parsed
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Channel
 
-from ...on_worker.run_reader import BEGINNING
-from ..ask.run_answers import PREAMBLE, line_of
+from ..ask.run_answers import begins, line_of
 
 MOST_BYTES = 1 << 29
 """Bytes of the profiles of a worker: XProf itself takes no file of 2 GiB."""
@@ -126,7 +121,7 @@ class _Dialogue:
 
     async def held(self) -> Answer:
         """Hold it; return what came of it."""
-        await self._skip_preamble()
+        await begins(self._channel, SILENCE)
         first = await self._words()
         if "ready" in first.value:
             await self._agree(first)
@@ -180,14 +175,6 @@ class _Dialogue:
             words.number("last_step", default=None),
             words.texts("iterators", MOST_ITERATORS),
         )
-
-    async def _skip_preamble(self) -> None:
-        """Pass over what a login prints before the answer."""
-        for _line in range(PREAMBLE):
-            line = await self._line()
-            if line.strip() == BEGINNING.encode():
-                return
-        raise AnswerError(self._worker, "", f"{PREAMBLE} lines", f"begun by {BEGINNING}")
 
     async def _words(self) -> Words:
         """Return the next piece that is more than a sign of life."""

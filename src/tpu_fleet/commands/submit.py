@@ -19,8 +19,8 @@ from ..contract.printing import option_json, print_json
 from ..queue.fleet import QueueError
 from ..queue.sign import SignError
 from ..queue.submit import Submission, Submitting
-from ..queue.sweep import SweepError, read_sweep
-from ..queue.wanted import NONE, SubmitError, Wanted, wanted_of
+from ..queue.sweep import SubmitError, read_sweep
+from ..queue.wanted import NONE, Wanted, wanted_of
 from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.waiting import waiting_for
@@ -40,7 +40,7 @@ def explained(work: Callable[[], T]) -> T:
     """Do something with the queue; what can go wrong with it is an error of the command."""
     try:
         return work()
-    except (SubmitError, SweepError) as error:
+    except SubmitError as error:
         raise click.ClickException(f"{error}.\nNothing was submitted.") from error
     except NoAnswer as error:
         raise click.ClickException(f"The queue does not answer: {error}") from error

@@ -30,12 +30,11 @@ from ..workers.inventory.read import read_inventory
 from .code import Frozen, freeze
 from .fleet import QueueOfFleet, queue_of
 from .sign import Signer, SignError, signer_of
-from .sweep import SweepError, read_sweep
+from .sweep import SubmitError
 from .view import look
 from .wanted import (
     NONE,
     Request,
-    SubmitError,
     Wanted,
     definitions_of,
     free_name,
@@ -235,20 +234,17 @@ def submit(
     SignError without a key, and NoAnswer if the bucket does not answer. Of several runs, those that
     the bucket did not take are in `failed` of what is returned.
     """
-    try:
-        swept = read_sweep([_swept(key_of, values) for key_of, values in (sweep or {}).items()])
-    except SweepError as error:
-        raise SubmitError(str(error)) from error
     given: dict[str, Any] = {
         "name": name, "on": list(on), "after": list(after), "priority": priority, "user": user,
         "checkpoint_dir": checkpoint_dir, "retries": retries, "secrets": list(secrets),
-        "max_hours": max_hours, "code": code, "venv": venv, "at_once": at_once, **options,
+        "max_hours": max_hours, "code": code, "venv": venv, "at_once": at_once,
+        "sweep": dict(sweep or {}), **options,
     }  # fmt: skip
     wanted = wanted_of(
         {"command": command if isinstance(command, str) else list(command)}
-        | {one: value for one, value in given.items() if value not in (None, "", [])},
+        | {one: value for one, value in given.items() if value not in (None, "", [], {})},
         "submit",
-        Wanted(sweep=swept),
+        Wanted(),
     )
     work = Submitting.here(key, Path.cwd(), again)
     queue = work.fleet.opened()
@@ -320,7 +316,3 @@ def submitted() -> list[dict[str, Any]]:
     fleet = queue_of(read_inventory())
     found: list[dict[str, Any]] = look(fleet, fleet.opened(), time.time()).to_dict()["runs"]
     return found
-
-
-def _swept(key: str, values: Sequence[Any] | str) -> str:
-    return f"{key}={values if isinstance(values, str) else ','.join(map(str, values))}"

@@ -20,22 +20,22 @@ Arm = Mapping[str, str]
 """The value of each key, in one run."""
 
 
-class SweepError(ValueError):
-    """A sweep that cannot be carried out; the text has field, value and remedy."""
+class SubmitError(ValueError):
+    """What is wanted cannot be submitted; the text has a line for each field, value and remedy."""
 
 
 def read_sweep(texts: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of each key, from texts such as `lr=1e-3,3e-4` and `seed=1..3`.
 
-    Raises SweepError for the first that is wrong.
+    Raises SubmitError for the first that is wrong.
     """
     found: dict[str, list[str]] = {}
     for text in texts:
         key, sign, values = text.partition("=")
         if not sign or not VARIABLE_NAME.fullmatch(key):
-            raise SweepError(f"--sweep {text}: it has no name. Write it as lr=1e-3,3e-4")
+            raise SubmitError(f"--sweep {text}: it has no name. Write it as lr=1e-3,3e-4")
         if key in found:
-            raise SweepError(f"--sweep {text}: {key} is there twice. Name all its values in one")
+            raise SubmitError(f"--sweep {text}: {key} is there twice. Name all its values in one")
         found[key] = _values(text, values)
     return found
 
@@ -43,11 +43,11 @@ def read_sweep(texts: Sequence[str]) -> dict[str, list[str]]:
 def _values(text: str, values: str) -> list[str]:
     found = [one for part in values.split(",") for one in _of_range(part.strip())]
     if "" in found:
-        raise SweepError(f"--sweep {text}: a value is empty. Leave the comma out")
+        raise SubmitError(f"--sweep {text}: a value is empty. Leave the comma out")
     twice = next((one for one in found if found.count(one) > 1), None) if len(found) < 5000 else ""
     if twice or len(found) > MOST_RUNS:
         why = f"{twice} is there twice. Name each value once" if twice else _TOO_MANY
-        raise SweepError(f"--sweep {text}: {why}")
+        raise SubmitError(f"--sweep {text}: {why}")
     return found
 
 
@@ -68,13 +68,13 @@ def _of_range(text: str) -> list[str]:
 def arms_of(sweep: Mapping[str, Sequence[str]]) -> list[Arm]:
     """Return each combination of the values; one without values if nothing is swept.
 
-    Raises SweepError if they are too many.
+    Raises SubmitError if they are too many.
     """
     count = 1
     for values in sweep.values():
         count *= len(values)
     if count > MOST_RUNS:
-        raise SweepError(f"--sweep: it makes {count:,} runs, over {MOST_RUNS}. Submit it in parts")
+        raise SubmitError(f"--sweep: it makes {count:,} runs, over {MOST_RUNS}. Submit it in parts")
     return [dict(zip(sweep, one, strict=True)) for one in itertools.product(*sweep.values())]
 
 

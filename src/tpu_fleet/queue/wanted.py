@@ -25,16 +25,12 @@ from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import Key,
 
 from .demand import chips_of
 from .fleet import QueueOfFleet
-from .sweep import Arm, SweepError, arms_of, names_of, read_sweep, unused, with_values
+from .sweep import Arm, SubmitError, arms_of, names_of, read_sweep, unused, with_values
 
 CHECKPOINTS = "checkpoints/"
 """Below the queue's folder: a folder for each run."""
 NONE = "none"
 _PLACE_OF_NAME = "{name}"
-
-
-class SubmitError(ValueError):
-    """What was asked for cannot be submitted; each line has field, value and remedy."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +77,7 @@ def definitions_of(
 
     `code` is the hash of the frozen code. `others` are runs that are submitted with these.
     """
-    try:
-        arms = arms_of(wanted.sweep)
-    except SweepError as error:
-        raise SubmitError(str(error)) from error
+    arms = arms_of(wanted.sweep)
     base = wanted.name or free_name(wanted.command, request)
     names = names_of(base, len(arms), bool(wanted.sweep))
     problems = [
@@ -239,8 +232,7 @@ def _about_places(wanted: Wanted, fleet: QueueOfFleet) -> Iterator[str]:
         if name in fleet.slices or name in types:
             continue
         known = [*fleet.slices, *sorted(types)]
-        near = difflib.get_close_matches(name, known, n=1)
-        meant = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}"
+        meant = _meant(name, known, f"There are {', '.join(known)}")
         kind = (
             "no slice that serves the queue has this type"
             if chips_of(name)
@@ -254,9 +246,13 @@ def _about_places(wanted: Wanted, fleet: QueueOfFleet) -> Iterator[str]:
 
 
 def _unknown(name: str, known: Iterable[str], variable: str) -> str:
+    return f"it is not in {variable}. {_meant(name, known, f'Declare it in {variable}')}"
+
+
+def _meant(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the question whether a name like this is meant; without one, what else to do."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    meant = f"Did you mean {near[0]}?" if near else f"Declare it in {variable}"
-    return f"it is not in {variable}. {meant}"
+    return f"Did you mean {near[0]}?" if near else otherwise
 
 
 def _about_person(wanted: Wanted, request: Request) -> Iterator[str]:
@@ -292,8 +288,7 @@ def _about_after(
         elif name in request.fleet.runs:
             yield f"--after {name}: it is a run of fleet_runs. Name a submitted one"
         elif name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            meant = f"Did you mean {near[0]}?" if near else "See tpu-fleet runs --queue"
+            meant = _meant(name, known, "See tpu-fleet runs --queue")
             yield f"--after {name}: it is not in the queue. {meant}"
 
 
@@ -383,5 +378,6 @@ def _words(command: Any, where: str) -> list[str]:
 
 
 def _swept(key: Any, values: Any) -> str:
-    given = values if isinstance(values, list) else [values]
+    several = isinstance(values, Sequence) and not isinstance(values, str)
+    given = values if several else [values]
     return f"{key}={','.join(map(str, given))}"

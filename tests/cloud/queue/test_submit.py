@@ -30,8 +30,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import No
 
 from tpu_fleet.queue.bucket import FleetBucket
 from tpu_fleet.queue.sign import NAMESPACE
+from tpu_fleet.queue.sweep import SubmitError
 from tpu_fleet.queue.view import look, table_of
-from tpu_fleet.queue.wanted import SubmitError
 
 SOLO = Serving("solo", "v4-8", 4)
 OWNER = Owner("solo", "us-central2-b", "v4-8", 4, "node-1", "boot-1")

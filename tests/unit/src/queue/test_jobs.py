@@ -13,7 +13,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import De
 from tpu_fleet.queue import submit as submitting
 from tpu_fleet.queue.jobs import JobError, command_of, flags_of, parameters_of, program_of
 from tpu_fleet.queue.submit import Submission, submit_numbered
-from tpu_fleet.queue.wanted import SubmitError
+from tpu_fleet.queue.sweep import SubmitError
 
 HERE, PREFIX = Path("/home/alice/code"), Path("/home/alice/venv")
 

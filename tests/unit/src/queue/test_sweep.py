@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpu_fleet.queue.sweep import (
-    SweepError,
+    SubmitError,
     arms_of,
     names_of,
     read_sweep,
@@ -56,14 +56,14 @@ def test_values(text: str, values: list[str]) -> None:
     ],
 )
 def test_what_is_wrong(texts: list[str], words: str) -> None:
-    with pytest.raises(SweepError) as error:
+    with pytest.raises(SubmitError) as error:
         read_sweep(texts)
     assert str(error.value).startswith(words)
 
 
 def test_too_many_combinations_are_refused_before_they_are_made() -> None:
     keys = {f"k{number}": [str(value) for value in range(100)] for number in range(20)}
-    with pytest.raises(SweepError, match="runs, over 1000"):
+    with pytest.raises(SubmitError, match="runs, over 1000"):
         arms_of(keys)
 
 

@@ -19,7 +19,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
 )
 
 from tpu_fleet.queue.fleet import QueueOfFleet
-from tpu_fleet.queue.wanted import Request, SubmitError, Wanted, definitions_of, wanted_of
+from tpu_fleet.queue.sweep import SubmitError
+from tpu_fleet.queue.wanted import Request, Wanted, definitions_of, wanted_of
 
 CODE, NOW = "c" * 64, 1_700_000_000.0
 QUEUE = FleetQueue(

@@ -14,7 +14,7 @@ from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
 from ..workers.inventory.read import PlayError, reason_of
 from ..workers.play import Event, fact_of, play
-from .options import option_limit
+from .options import option_limit, option_timeout
 
 COLOURS = {"fail": "red", "warn": "yellow", "ok": "green", "skipped": "dim"}
 """The colour of each state, the worst first."""
@@ -65,13 +65,7 @@ def ask_doctor(limit: str | None, fix: bool, time_limit: float | None) -> dict[s
 @click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
 @click.option("--fix", is_flag=True, help="Apply the safe repairs.")
 @option_limit()
-@click.option(
-    "--timeout",
-    "time_limit",
-    type=click.FloatRange(min=0.1),
-    metavar="SECONDS",
-    help="Time limit for a worker. [default: 20]",
-)
+@option_timeout("time_limit", "for a worker. [default: 20]")
 @click.pass_context
 def doctor(
     context: click.Context,

@@ -29,7 +29,7 @@ from ..workers.play import Event, play, problem_of
 from .asking import asking, no_such_runs
 from .logs import is_meant
 from .many import Many, guarded
-from .options import option_limit, option_slice
+from .options import option_folder, option_limit, option_slice
 from .submitted import archive_of
 
 BOOK = "tpu.fleet.collect"
@@ -171,14 +171,7 @@ class Gone:
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    "to",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="To this folder.  [default: fleet_results_dir of the fleet file, or collected]",
-)
+@option_folder("To this folder.  [default: fleet_results_dir of the fleet file, or collected]")
 @option_slice()
 @option_limit()
 @option_json()

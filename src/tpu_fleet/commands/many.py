@@ -29,7 +29,7 @@ from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import Known, select
 from ..workers.inventory.lookup import chosen
-from .options import option_limit, option_slice
+from .options import option_limit, option_slice, option_timeout
 
 T = TypeVar("T")
 
@@ -135,12 +135,7 @@ def options_of_workers(
         option_slice(),
         option_limit(),
         click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's."),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0.1),
-            metavar="SECONDS",
-            help=f"Time limit {time_limit}",
-        ),
+        option_timeout(limit=time_limit),
         click.option(
             "--connects",
             type=click.IntRange(1, 1024),

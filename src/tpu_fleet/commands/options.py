@@ -72,6 +72,28 @@ def option_limit() -> Callable[[Function], Function]:
     )
 
 
+def option_folder(meaning: str) -> Callable[[Function], Function]:
+    """Return -o, the folder into which something is written; the command gets it as `to`."""
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.option("-o", "--output", "to", type=kind, metavar="DIR", help=meaning)
+
+
+def option_timeout(
+    name: str = "timeout", limit: str = "for a worker."
+) -> Callable[[Function], Function]:
+    """Return --timeout, in seconds; `limit` says of what, and may have the default."""
+    kind = click.FloatRange(min=0.1)
+    return click.option("--timeout", name, type=kind, metavar="SECONDS", help=f"Time limit {limit}")
+
+
+def option_interval(
+    default: float, kind: click.ParamType[Any], meaning: str, name: str = "--interval"
+) -> Callable[[Function], Function]:
+    """Return an option for the seconds between two looks."""
+    how: dict[str, Any] = {"default": default, "show_default": True, "metavar": "SECONDS"}
+    return click.option(name, type=kind, help=meaning, **how)
+
+
 def option_verbose() -> Callable[[Function], Function]:
     """Return -v, which is counted."""
     return click.option(

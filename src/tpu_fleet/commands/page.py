@@ -29,6 +29,7 @@ from ..workers.ask.run_answers import ask_for_runs
 from ..workers.inventory.client import client_of
 from . import status
 from .asking import asking
+from .options import option_interval
 
 EVERY = 15.0
 
@@ -70,14 +71,7 @@ def look_and_keep(history: History) -> Inventory:
     metavar="N",
     help="With --serve: the port.  [default: any that is free]",
 )
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=1.0),
-    default=EVERY,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --serve: time between two looks.",
-)
+@option_interval(EVERY, click.FloatRange(min=1.0), "With --serve: time between two looks.")
 def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interval: float) -> None:
     """Write or serve the fleet's page: one file of HTML.
 

@@ -39,6 +39,7 @@ from . import profile_open
 from .asking import asking, no_such_runs
 from .attach import why_not
 from .many import Many, guarded, options_of_workers
+from .options import option_folder
 from .verbs import without_sudo
 
 MOST_SECONDS = 60.0
@@ -275,14 +276,7 @@ def _opened_by(folder: Path | None) -> str:
 @click.option(
     "--workers", callback=numbers, metavar="NUMBERS", help="Only these workers of a slice: 0,2-3."
 )
-@click.option(
-    "-o",
-    "--output",
-    "to",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Make the folder RUN-profile-TIME in this one.  [default: this folder]",
-)
+@option_folder("Make the folder RUN-profile-TIME in this one.  [default: this folder]")
 @click.option("--open", "opens", is_flag=True, help="Open it in XProf, here or in a board.")
 @option_json()
 @options_of_workers

@@ -37,6 +37,7 @@ from ..workers.inventory.read import PlayError, read_inventory
 from .asking import NotReached
 from .logs import checked_name
 from .many import Many, guarded, options_of_workers
+from .options import option_folder
 from .runs import iso
 from .submitted import archive_of
 
@@ -300,14 +301,9 @@ def named(folder: Path) -> str:
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    "to",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Keep what was seen in this folder.  [default: RUN/why-TIME in fleet_results_dir of the "
-    "fleet file, or in collected]",
+@option_folder(
+    "Keep what was seen in this folder.  [default: RUN/why-TIME in fleet_results_dir of the fleet "
+    "file, or in collected]"
 )
 @click.option(
     "--kept",

@@ -10,6 +10,7 @@ import click
 
 from ..commands.asking import asking
 from ..commands.many import guarded
+from ..commands.options import option_interval
 from ..commands.status import look_at_fleet
 from ..contract.exits import Exit
 from ..show.console import wide_console
@@ -20,17 +21,9 @@ from .lines import Now, by_run, head_of
 
 
 @click.command()
-@click.option(
-    "--interval",
-    "every",
-    type=click.IntRange(1, 3600),
-    default=5,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two looks.",
-)
+@option_interval(5, click.IntRange(1, 3600), "Time between two looks.")
 @click.pass_context
-def top(context: click.Context, every: int) -> None:
+def top(context: click.Context, interval: int) -> None:
     """Show runs, slices, workers, grant, costs and queue live.
 
     Below the rows stands the selected run: its loss and speed as curves, from the history, and the
@@ -47,7 +40,7 @@ def top(context: click.Context, every: int) -> None:
     """
     require_fleet()
     if is_terminal(os.environ):
-        context.exit(live(every))
+        context.exit(live(interval))
     context.exit(guarded(table, "Interrupted."))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from ..commands.options import gathered
+from ..commands.options import gathered, option_interval
 from ..contract.printing import option_json, print_json
 from ..show.console import wide_console
 from ..workers.inventory.read import PlayError, require_fleet
@@ -27,21 +27,11 @@ LOG_FILES = 5
 
 watcher_options = gathered(
     *("options", Options),
-    click.option(
-        "--interval",
-        type=click.FloatRange(min=1.0),
-        default=10.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Time between two looks.",
-    ),
-    click.option(
+    option_interval(10.0, click.FloatRange(min=1.0), "Time between two looks."),
+    option_interval(
+        *(300.0, click.FloatRange(min=10.0)),
+        "Time between two looks at the workers, each over one connection.",
         "--hosts-interval",
-        type=click.FloatRange(min=10.0),
-        default=300.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Time between two looks at the workers, each over one connection.",
     ),
     click.option(
         "--playbooks",

@@ -9,9 +9,8 @@ import click
 from ..contract.printing import option_json
 from ..workers.ask.run_view import Run, RunView
 from ..workers.inventory.names import NameOf
-from .many import Many, guarded
-from .submitted import with_submitted
-from .verbs import Gang, Verb, options_of_verb, run_verb
+from .many import Many
+from .verbs import Gang, Verb, options_of_verb, run_verb_of_all
 
 
 def has_begun(gang: Gang, runs: Sequence[Run]) -> bool:
@@ -64,15 +63,5 @@ def retry(
 
     The login needs sudo on the workers.
     """
-    context.exit(
-        guarded(
-            lambda: with_submitted(
-                "retry",
-                wanted,
-                machine_readable,
-                many.settings.timeout,
-                lambda rest: run_verb(VERB, many, rest, machine_readable),
-            ),
-            "Interrupted. What was asked for goes on.",
-        )
-    )
+    interrupted = "Interrupted. What was asked for goes on."
+    context.exit(run_verb_of_all(VERB, many, wanted, machine_readable, interrupted))

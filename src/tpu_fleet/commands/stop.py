@@ -8,9 +8,8 @@ from ..contract.printing import option_json
 from ..on_worker.run_states import ENDED_OR_STOPPED
 from ..workers.ask.run_view import RunView
 from ..workers.inventory.names import NameOf
-from .many import Many, guarded
-from .submitted import with_submitted
-from .verbs import Verb, options_of_verb, run_verb
+from .many import Many
+from .verbs import Verb, options_of_verb, run_verb_of_all
 
 
 def line(view: RunView) -> str:
@@ -56,15 +55,5 @@ def stop(
 
     The login needs sudo on the workers.
     """
-    context.exit(
-        guarded(
-            lambda: with_submitted(
-                "stop",
-                wanted,
-                machine_readable,
-                many.settings.timeout,
-                lambda rest: run_verb(VERB, many, rest, machine_readable),
-            ),
-            "Interrupted. What was asked to stop goes on to stop.",
-        )
-    )
+    interrupted = "Interrupted. What was asked to stop goes on to stop."
+    context.exit(run_verb_of_all(VERB, many, wanted, machine_readable, interrupted))

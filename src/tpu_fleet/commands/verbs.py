@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import click
@@ -30,6 +31,7 @@ from ..workers.inventory.hosts import Known, fold, in_order, place_of
 from ..workers.inventory.lookup import known_fleet
 from .asking import asking, no_such_runs
 from .many import Many, guarded, options_of_workers
+from .submitted import with_submitted
 
 PAUSES = (0.5, 1.0, 1.0, 2.0, 3.0)
 """Seconds between looks at what becomes of the runs; the last one repeats."""
@@ -224,6 +226,19 @@ def run_verb(verb: Verb, many: Many, wanted: Sequence[str], as_json: bool) -> in
         lambda: carry_out(verb, many, wanted, as_json),
         "Interrupted. What was asked for already goes on; `tpu-fleet runs` shows it.",
     )
+
+
+def run_verb_of_all(
+    verb: Verb, many: Many, wanted: Sequence[str], as_json: bool, interrupted: str
+) -> int:
+    """Do to submitted runs and to others what the verb says; return the exit code."""
+
+    def work() -> int:
+        seconds = many.settings.timeout
+        others = partial(run_verb, verb, many, as_json=as_json)
+        return with_submitted(verb.name, wanted, as_json, seconds, others)
+
+    return guarded(work, interrupted)
 
 
 def carry_out(verb: Verb, many: Many, wanted: Sequence[str], as_json: bool) -> int:

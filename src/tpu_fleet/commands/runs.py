@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..show.figures import loss_text, percent_text, rate_text, share_text, speed
 from ..show.output import exit_code, no_results, show_problems
 from ..show.spent import shares_text, start_text
 from ..show.table import Column, Table, print_tables
-from ..show.times import long
+from ..show.times import iso, long
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import RunView, views_of
 from ..workers.inventory.hosts import fold
@@ -84,11 +83,6 @@ def described(view: RunView) -> dict[str, Any]:
         "troubled": view.is_troubled,
         "log": view.log,
     }
-
-
-def iso(at: float) -> str:
-    """Format a time as in the log."""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def cells_of(view: RunView) -> list[str]:

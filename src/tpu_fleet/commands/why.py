@@ -19,7 +19,7 @@ from ..contract.printing import option_json, print_json
 from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.table import Column, Table, print_tables
-from ..show.times import long
+from ..show.times import iso, long
 from ..show.waiting import waiting_for
 from ..why import material
 from ..why.case import Case, Verdict, Worker
@@ -38,7 +38,6 @@ from .asking import NotReached
 from .logs import checked_name
 from .many import Many, guarded, options_of_workers
 from .options import option_folder
-from .runs import iso
 from .submitted import archive_of
 
 LOOKS = 3

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from jinja2 import Template
 
+from ..show import html
 from ..show.cost import amount_of, days_left, idle_price
 from ..show.figures import amount, loss_text, percent_text, rate_text, share_text, speed_text
 from . import words
@@ -43,11 +40,6 @@ def state_class(state: str) -> str:
     return _CLASSES.get(state, "bad" if state else "")
 
 
-def as_text(value: Any) -> Any:
-    """Return a value in whose text nothing hides or turns the direction of writing."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 def fragment(value: str) -> str:
     """Return the address of a part of the page."""
     return quote(visible(value), errors="replace")
@@ -55,39 +47,18 @@ def fragment(value: str) -> str:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        finalize=as_text,
-    )
+    environment = html.environment(_HERE)
     environment.filters["fragment"] = fragment
+    by_name = (
+        words.clock, words.dollars, words.iso, words.kind_of, words.long, words.number,
+        words.percent, words.said, words.short, words.title_of, words.where_of, words.workers_in,
+        amount, amount_of, days_left, idle_price, loss_text, percent_text, rate_text, share_text,
+        speed_text, state_class,
+    )  # fmt: skip
+    environment.globals.update({one.__name__: one for one in by_name})
     environment.globals.update(
-        clock=words.clock,
         day_of=words.day,
-        days_left=days_left,
-        dollars=words.dollars,
         hours=lambda value: f"{value:,.1f} h",
-        idle_price=idle_price,
-        iso=words.iso,
-        kind_of=words.kind_of,
-        long=words.long,
-        loss_text=loss_text,
-        amount=amount,
-        amount_of=amount_of,
-        number=words.number,
-        percent=words.percent,
-        said=words.said,
-        short=words.short,
-        speed_text=speed_text,
-        percent_text=percent_text,
-        rate_text=rate_text,
-        share_text=share_text,
-        state_class=state_class,
-        title_of=words.title_of,
-        where_of=words.where_of,
-        workers_in=words.workers_in,
         most_rows=MOST_ROWS,
         most_needs=MOST_NEEDS,
         open_runs=OPEN_RUNS,
@@ -95,23 +66,11 @@ def _template() -> Template:
     return environment.get_template("page.html.j2")
 
 
-@cache
-def _ours(name: str) -> Markup:
-    """Return a text of this package, which needs no escape."""
-    return Markup((_HERE / name).read_text(encoding="utf-8").strip())  # noqa: S704
-
-
-def _allowed(name: str) -> str:
-    """Return the hash by which a policy allows a script of this package."""
-    digest = hashlib.sha256(_ours(name).encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
 def policy(live: bool) -> str:
     """Return the Content-Security-Policy: nothing is fetched, and only our own scripts run."""
     told = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    told += f"form-action 'none'; script-src {_allowed('ages.js')}"
-    return f"{told} {_allowed('live.js')}; connect-src 'self'" if live else told
+    told += f"form-action 'none'; script-src {html.allowed(_HERE / 'ages.js')}"
+    return f"{told} {html.allowed(_HERE / 'live.js')}; connect-src 'self'" if live else told
 
 
 def html_of(page: Page, live: bool = False) -> str:
@@ -120,7 +79,7 @@ def html_of(page: Page, live: bool = False) -> str:
         page=page,
         live=live,
         policy=policy(live),
-        style=_ours("page.css"),
-        ages=_ours("ages.js"),
-        script=_ours("live.js"),
+        style=html.ours(_HERE / "page.css"),
+        ages=html.ours(_HERE / "ages.js"),
+        script=html.ours(_HERE / "live.js"),
     )

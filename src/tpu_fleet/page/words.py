@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports impor
 from ..history.store import Event
 from ..history.story import workers_of
 from ..show.cost import dollars
-from ..show.times import long
+from ..show.times import iso, long
 
 __all__ = ["clock", "day", "dollars", "iso", "long", "number", "percent", "said", "short"]
 
@@ -40,11 +40,6 @@ BAD = frozenset({
     "preempted",
 })  # fmt: skip
 GOOD = frozenset({"run-succeeded", "loss-good", "finished", "healed", "peer-back"})
-
-
-def iso(at: float) -> str:
-    """Format a time for programs."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def clock(at: float) -> str:

@@ -2,5 +2,5 @@
 
 `judge` is pure: what each worker shows goes in, findings come out, and the first is the answer.
 
-May import: workers.
+May import: show, workers.
 """

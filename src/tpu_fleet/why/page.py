@@ -6,14 +6,11 @@ policy forbids a browser to fetch or run anything.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.durations import long
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
@@ -22,9 +19,10 @@ from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence impor
     Process,
     Thread,
 )
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup, escape
 
+from ..show import html
 from .case import Verdict, Worker
 from .causes import FINE, WAIT
 from .frames import IDLE, is_library, stand_of
@@ -39,6 +37,7 @@ MOST_THREADS = 40
 MOST_LINES = 20
 """Lines of a list of a worker."""
 _HERE = Path(__file__).parent
+_STYLE = _HERE / "why.css"
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,8 @@ def html_of(verdicts: Sequence[Verdict], at: float) -> str:
             parts.append(part)
         sections.append(Section(verdict, tuple(rows_of(verdict)), tuple(parts)))
     stamp = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
-    return _template().render(
-        sections=sections, at=stamp, run=verdicts[0].case.run, style=_style(), policy=policy()
-    )
+    run, style = verdicts[0].case.run, html.ours(_STYLE)
+    return _template().render(sections=sections, at=stamp, run=run, style=style, policy=policy())
 
 
 def _in_order(verdict: Verdict) -> list[Worker]:
@@ -251,31 +249,14 @@ def _of_ports(told: Evidence) -> list[tuple[str, str]]:
     return [("listens on", listening), ("connects to", connecting), ("ports tried", tried)]
 
 
-def as_text(value: Any) -> Any:
-    """Return a value in whose text nothing hides or turns the direction of writing."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-@cache
-def _style() -> Markup:
-    return Markup((_HERE / "why.css").read_text(encoding="utf-8").strip())  # noqa: S704
-
-
 def policy() -> str:
     """Return the Content-Security-Policy: our own style, and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode("ascii")
-    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    style = html.allowed(_STYLE)
+    return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action 'none'"
 
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=as_text,
-    )
+    environment = html.environment(_HERE, lstrip_blocks=True)
     environment.globals.update(coded=coded, long=long)
     return environment.get_template("why.html.j2")

@@ -1,4 +1,4 @@
-"""Pages of HTML in one file: texts of others are escaped, and a browser runs only what is ours."""
+"""Pages of HTML in one file: texts of others are escaped, and a browser runs only known scripts."""
 
 from __future__ import annotations
 

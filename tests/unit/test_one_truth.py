@@ -139,11 +139,9 @@ def test_the_figures_of_a_run_are_the_same(shown: Surfaces, name: str) -> None:
     keys = ("step", "steps_per_second", "loss", "attempt", "seconds_since_checkpoint", "seconds")
     assert tuple(told[key] for key in keys) == pytest.approx(FIGURES[name], nan_ok=True)
     line = shown.top_runs[name]
-    found = (line.step, line.speed, line.loss, line.attempt, line.saved, line.age)
-    assert found == pytest.approx(FIGURES[name])
-    view = shown.stories[name].view
-    kept = (view.step, view.speed, view.loss, view.attempt, view.saved_age, view.age)
-    assert kept == pytest.approx(FIGURES[name])
+    for view in (line.view, shown.stories[name].view):
+        kept = (view.step, view.speed, view.loss, view.attempt, view.saved_age, view.age)
+        assert kept == pytest.approx(FIGURES[name])
     assert shown.stories[name].saved_age == saved
     # And as they are written.
     assert shown.fact(name, "step").replace(",", "") == str(step)
@@ -289,8 +287,8 @@ def test_chips_and_counts_are_the_same(shown: Surfaces) -> None:
 
 def test_each_worker_of_a_gang_has_the_checkpoint_of_the_gang(shown: Surfaces) -> None:
     lines = {line.name: line for line in by_worker(shown.look.now)}
-    assert (lines["pair-w0"].saved, lines["pair-w1"].saved) == (95.0, 95.0)
-    assert (lines["pair-w0"].step, lines["pair-w1"].step) == (1250, 1200)
+    assert (lines["pair-w0"].view.saved_age, lines["pair-w1"].view.saved_age) == (95.0, 95.0)
+    assert (lines["pair-w0"].view.step, lines["pair-w1"].view.step) == (1250, 1200)
 
 
 def line_of(shown: Surfaces, name: str) -> Line:

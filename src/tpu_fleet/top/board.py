@@ -263,11 +263,11 @@ class Board:
         half = max(10, (width - 4) // 2)
         curves: list[Piece] = []
         for name, now, values in (
-            ("loss", loss_text(line.loss), known.loss if known else ()),
-            ("speed", speed_text(line.speed), known.speed if known else ()),
+            ("loss", loss_text(line.view.loss), known.loss if known else ()),
+            ("speed", speed_text(line.view.speed), known.speed if known else ()),
         ):
             head = f"{name} {shown(now, 12)} "
-            bad = name == "loss" and isinstance(line.loss, str)
+            bad = name == "loss" and isinstance(line.view.loss, str)
             drawn = spark(values, half - cell_len(head) - 1)
             curves.append((columns.cut_row(head + drawn, half), "bad" if bad else ""))
         lines = [cut_pieces([curves[0], ("  ", ""), curves[1]], width)]

@@ -19,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natu
 
 from ..commands.status import Row
 from ..history.money import chips_in
+from ..history.story import NO_VIEW
 from ..queue.glance import Glance
 from ..show.cost import dollars, time_left, total
 from ..show.figures import amount
@@ -91,23 +92,9 @@ class Line:
     rank: int
     state: str
     why: str = ""
-    run: str = ""
+    view: RunView = NO_VIEW
+    """The run that it is about, with its ages of now."""
     worker: int = 0
-    user: str = ""
-    attempt: int = 0
-    step: int | None = None
-    speed: float | None = None
-    loss: float | str | None = None
-    duty_cycle: float | None = None
-    """Percent of the time in which its chips work."""
-    memory_share: float | None = None
-    """The share of its chips' memory that is in use, from 0 to 1."""
-    tokens_per_second: float | None = None
-    mfu: float | None = None
-    saved: float | None = None
-    """Seconds since the newest checkpoint."""
-    age: float | None = None
-    """Seconds in this state."""
     workers: int = 1
     chips: int | None = None
     disk: int | None = None
@@ -119,13 +106,18 @@ class Line:
     hosts: tuple[str, ...] = ()
 
     @property
+    def run(self) -> str:
+        """The name of the run that it is about; empty without one."""
+        return self.view.run
+
+    @property
     def key(self) -> tuple[str, str, str]:
         """What the row is about, also after another look."""
         return (self.name, self.slice, self.run)
 
     def words(self) -> str:
         """Return what a filter looks through."""
-        texts = (self.name, self.slice, self.state, self.why, self.run, self.user)
+        texts = (self.name, self.slice, self.state, self.why, self.run, self.view.user)
         return " ".join((*texts, self.type, self.zone, self.tier, *self.hosts)).lower()
 
 
@@ -271,16 +263,13 @@ def line_of(
         alike = sum(one[1:3] == (rank, state) for one in standings)
         state += f" {alike}/{len(members)}" if alike < len(members) else ""
     host = worst.row.host
-    if view is not None and rank_of(view) <= rank:
-        rank, state, why, host = rank_of(view), view.word, view.why, view.host
-    elif view is not None and rank == IDLE:
-        # Of a run that works or is over: nothing is wrong with the workers.
+    # Beside a run that works or is over nothing is wrong with the workers.
+    if view is not None and (rank_of(view) <= rank or rank == IDLE):
         rank, state, why, host = rank_of(view), view.word, view.why, view.host
     coming = next((m.row.maintenance for m in members if m.row.maintenance), "")
     disks = [m.heard.disk.percent for m in members if m.heard and m.heard.disk]
     first = members[0].row
-    silent = heard_at.get(view.host, 0.0) if view else 0.0
-    line = Line(
+    return Line(
         name=name,
         slice=first.slice or first.host,
         host=host,
@@ -295,25 +284,15 @@ def line_of(
         tier=first.tier,
         runs=views or ((view,) if view else ()),
         hosts=tuple(member.row.host for member in members),
-    )
-    if view is None:
-        return line
-    return replace(
-        line,
-        run=view.run,
+        view=_older(view, heard_at.get(view.host, 0.0)) if view else NO_VIEW,
         worker=next((run.worker for run in runs if run.host == host), 0),
-        user=view.user,
-        attempt=view.attempt,
-        step=view.step,
-        speed=view.speed,
-        loss=view.loss,
-        duty_cycle=view.duty_cycle,
-        memory_share=view.memory_share,
-        tokens_per_second=view.tokens_per_second,
-        mfu=view.mfu,
-        saved=None if view.saved_age is None else view.saved_age + silent,
-        age=None if view.age is None else view.age + silent,
     )
+
+
+def _older(view: RunView, seconds: float) -> RunView:
+    """Return a run so many seconds after its worker was heard."""
+    ages = {"saved_age": view.saved_age, "age": view.age}
+    return replace(view, **{key: age + seconds for key, age in ages.items() if age is not None})
 
 
 def chips_of(view: FleetView) -> dict[str, int | None]:
@@ -340,10 +319,10 @@ SORTS: dict[str, Callable[[Line], Any]] = {
     "trouble": lambda line: line.rank,
     "name": lambda line: key_of(line.name),
     "slice": lambda line: key_of(line.slice),
-    "user": lambda line: (not line.user, line.user),
-    "loss": lambda line: (not isinstance(line.loss, float | int), _number(line.loss)),
-    "speed": lambda line: (line.speed is None, line.speed or 0.0),
-    "saved": lambda line: (line.saved is None, -(line.saved or 0.0)),
+    "user": lambda line: (not line.view.user, line.view.user),
+    "loss": lambda line: (not isinstance(line.view.loss, float | int), _number(line.view.loss)),
+    "speed": lambda line: (line.view.speed is None, line.view.speed or 0.0),
+    "saved": lambda line: (line.view.saved_age is None, -(line.view.saved_age or 0.0)),
 }
 """The orders of rows; the first is that of the views."""
 
@@ -354,7 +333,7 @@ def _number(value: float | str | None) -> float:
 
 def users_of(line: Line) -> set[str]:
     """Return the people whose runs a row is about."""
-    return {user for user in (line.user, *(view.user for view in line.runs)) if user}
+    return {user for user in (line.view.user, *(view.user for view in line.runs)) if user}
 
 
 def head_of(now: Now) -> list[list[Piece]]:

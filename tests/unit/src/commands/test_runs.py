@@ -217,7 +217,7 @@ def test_the_last_checkpoint_is_equally_old_everywhere(
         history.add(look)
         (in_history,) = stories(history, 0.0, 4600.0)
         (on_page,) = page_of(history, "fleet", 4600.0).runs
-    shown = {in_top.saved, in_history.saved_age, on_page.story.saved_age}
+    shown = {in_top.view.saved_age, in_history.saved_age, on_page.story.saved_age}
     assert shown == {in_runs["seconds_since_checkpoint"]}
     assert shown == {{4000.0: 600.0, 4500.0: 100.0}.get(max(at or 0.0 for at in saved))}
 

@@ -129,7 +129,7 @@ def test_rows_are_sorted_and_only_mine_are_shown() -> None:
         await pilot.press("s", "s", "s")
         assert "by loss" in screen(app)[-1]
         assert {names()[-1], names()[-2]} == {"gone/", "spare/"}
-        losses = [line.loss for line in app.board.lines if isinstance(line.loss, float)]
+        losses = [line.view.loss for line in app.board.lines if isinstance(line.view.loss, float)]
         assert len(losses) > 2
         assert losses == sorted(losses)
         await pilot.press("u")
@@ -138,7 +138,7 @@ def test_rows_are_sorted_and_only_mine_are_shown() -> None:
         # The others follow, and then everything.
         for user in ("alice", "carol"):
             await pilot.press("u")
-            assert {line.user for line in app.board.lines} == {user}
+            assert {line.view.user for line in app.board.lines} == {user}
         await pilot.press("u")
         assert len(names()) == 6
         await pilot.press("u")

@@ -126,7 +126,7 @@ def test_every_width(name: str, width: int) -> None:
 
 def test_who_is_behind_speaks_for_the_slice() -> None:
     by_name = {line.name: line for line in board(lab().now()).lines}
-    assert (by_name["pair"].step, by_name["pair"].loss) == (1200, 0.1234)
+    assert (by_name["pair"].view.step, by_name["pair"].view.loss) == (1200, 0.1234)
     assert by_name["words"].state == "no answer 1/4"
     assert by_name["words"].why == "unreachable: the connection was lost; evaluate is pending"
     assert by_name["spare"].state == "idle"
@@ -135,8 +135,8 @@ def test_who_is_behind_speaks_for_the_slice() -> None:
 def test_ages_go_on_between_answers() -> None:
     now = lab().now()
     later = replace(now, at=now.at + 60)
-    assert board(now).lines[-1].saved == 756
-    assert board(later).lines[-1].saved == 816
+    assert board(now).lines[-1].view.saved_age == 756
+    assert board(later).lines[-1].view.saved_age == 816
 
 
 def test_before_the_api_has_answered() -> None:

@@ -8,6 +8,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from tpu_fleet.show.figures import loss_text
 from tpu_fleet.top.columns import COLUMNS, counted, cut, duration
 from tpu_fleet.top.lines import Line
+from tpu_fleet.workers.ask.run_view import RunView
 
 
 @pytest.mark.parametrize(
@@ -52,22 +53,22 @@ EXTREMES = (0.0, 1e-300, -1.2345678e-5, 1.609e-5, 0.123456, 999.94, 12345.6, 9.9
 def test_no_column_of_numbers_cuts_one(value: float) -> None:
     """What is cut from a number is its size."""
     whole = int(max(-LARGEST, min(LARGEST, value * 1e9)))
-    line = Line(
-        *("digits", "pair", "pair-w0", 0, "running"),
+    view = RunView(
+        *("digits", "pair"),
         attempt=abs(whole),
         step=whole,
         speed=max(abs(value), 1e-12),
         loss=value,
-        saved=abs(value),
+        saved_age=abs(value),
         age=abs(value),
-        disk=100,
-        chips=12_288,
         duty_cycle=100.0,
-        memory_share=1.0,
+        memory_used=1,
+        memory=1,
         tokens_per_second=min(abs(value) * 1e9, 1e15),
         mfu=1.0,
-        workers=3072,
     )
+    row = ("digits", "pair", "pair-w0", 0, "running")
+    line = Line(*row, disk=100, chips=12_288, workers=3072, view=view)
     for column in (one for one in COLUMNS.values() if one.right):
         text = column.text(line)
         assert cut(text, column.width, right=True).strip() == text, column.title

@@ -334,19 +334,15 @@ def greeting_of(service: Served, port: int, user: str | None, token: str) -> lis
 
 def table_of(services: Sequence[Served]) -> Table:
     """Draw the services."""
-    columns = (
-        Column("NAME"),
-        Column("WHAT", 3),
-        Column("WORKER"),
-        Column("USER", 2),
-        Column("PORT", 4, right=True),
-        Column("STATE", 1),
+    return Table.of(
+        services,
+        (Column("NAME"), lambda one: one.name),
+        (Column("WHAT", 3), lambda one: one.description),
+        (Column("WORKER"), lambda one: one.host),
+        (Column("USER", 2), lambda one: one.user),
+        (Column("PORT", 4, right=True), lambda one: str(one.port)),
+        (Column("STATE", 1), lambda one: "enabled" if one.enabled else "off"),
     )
-    table = Table(columns)
-    for one in services:
-        state = "enabled" if one.enabled else "off"
-        table.add(one.name, one.description, one.host, one.user, str(one.port), state)
-    return table
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from ..workers.inventory.fleet_facts import FleetView
@@ -20,24 +21,16 @@ def planned(maintenance: str) -> str:
 
 def grant_table(view: FleetView) -> Table:
     """Draw the entries of the grant."""
-    columns = (
-        Column("ZONE"),
-        Column("TPU"),
-        API,
-        Column("TIER"),
-        Column("IN USE"),
-        Column("ENDS"),
+    table = Table.of(
+        view.grant["allocations"],
+        (Column("ZONE"), itemgetter("zone")),
+        (Column("TPU"), lambda entry: entry["accelerator_type"] or entry["generation"]),
+        (API, itemgetter("api")),
+        (Column("TIER"), itemgetter("tier")),
+        (Column("IN USE"), lambda entry: f"{entry['used']} of {entry['chips']} chips"),
+        (Column("ENDS"), time_left),
+        title="Grant",
     )
-    table = Table(columns, "Grant")
-    for entry in view.grant["allocations"]:
-        table.add(
-            entry["zone"],
-            entry["accelerator_type"] or entry["generation"],
-            entry["api"],
-            entry["tier"],
-            f"{entry['used']} of {entry['chips']} chips",
-            time_left(entry),
-        )
     if view.grant["unrestricted"]:
         table.add("all", "all", "", "all", "unrestricted: everything costs money", "no end")
     elif not view.grant["declared"]:
@@ -49,28 +42,18 @@ def grant_table(view: FleetView) -> Table:
 
 def costs_table(view: FleetView) -> Table:
     """Draw the nodes with their prices."""
-    columns = (
-        Column("SLICE"),
-        Column("TYPE", 3),
-        API,
-        Column("ZONE", 5),
-        Column("TIER", 4),
-        Column("CHIPS", 2, right=True),
-        Column("PRICE PER HOUR", right=True),
-        Column("COST SO FAR", 1, right=True),
+    table = Table.of(
+        view.nodes,
+        (Column("SLICE"), _named),
+        (Column("TYPE", 3), itemgetter("accelerator_type")),
+        (API, itemgetter("api")),
+        (Column("ZONE", 5), itemgetter("zone")),
+        (Column("TIER", 4), itemgetter("tier")),
+        (Column("CHIPS", 2, right=True), lambda node: str(node["chips"] or "unknown")),
+        (Column("PRICE PER HOUR", right=True), per_hour),
+        (Column("COST SO FAR", 1, right=True), lambda node: dollars(node["usd_so_far"])),
+        title="Costs",
     )
-    table = Table(columns, "Costs")
-    for node in view.nodes:
-        table.add(
-            node["name"] if node["ours"] else f"{node['name']} (not ours)",
-            node["accelerator_type"],
-            node["api"],
-            node["zone"],
-            node["tier"],
-            str(node["chips"] or "unknown"),
-            per_hour(node),
-            dollars(node["usd_so_far"]),
-        )
     table.caption = (
         f"Outside the grant: now {total(view.nodes, 'usd_per_hour_billed')} an hour, so far "
         f"{total(view.nodes, 'usd_so_far')}. List prices of {view.prices['date']}: prices change, "
@@ -81,25 +64,16 @@ def costs_table(view: FleetView) -> Table:
 
 def beside_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Draw what costs beside the chips."""
-    columns = (
-        Column("WHAT"),
-        Column("NAME"),
-        Column("PLACE", 2),
-        Column("KIND", 1),
-        Column("AMOUNT", right=True),
-        Column("A MONTH", right=True),
+    table = Table.of(
+        rows,
+        (Column("WHAT"), itemgetter("what")),
+        (Column("NAME"), itemgetter("name")),
+        (Column("PLACE", 2), itemgetter("place")),
+        (Column("KIND", 1), lambda row: row["kind"].lower() or "-"),
+        (Column("AMOUNT", right=True), amount_of),
+        (Column("A MONTH", right=True), _a_month),
+        title="Beside the chips",
     )
-    table = Table(columns, "Beside the chips")
-    for row in rows:
-        price = dollars(row["usd_per_month"])
-        table.add(
-            row["what"],
-            row["name"],
-            row["place"],
-            row["kind"].lower() or "-",
-            amount_of(row),
-            f"at least {price}" if row["is_cut"] else price,
-        )
     table.caption = (
         f"Together {total(rows, 'usd_per_month')} a month by list price. No grant of chips pays "
         "it; traffic, and what soft delete keeps, are not in it."
@@ -109,26 +83,24 @@ def beside_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def requests_table(view: FleetView) -> Table:
     """Draw the waiting requests."""
-    columns = (
-        Column("NAME"),
-        Column("TYPES", 2),
-        API,
-        Column("ZONE", 4),
-        Column("TIER", 5),
-        Column("STATE"),
-        Column("SINCE", 1),
-        Column("WAITS UNTIL", 3),
+    return Table.of(
+        view.queued,
+        (Column("NAME"), _named),
+        (Column("TYPES", 2), lambda queued: ", ".join(queued["accelerator_types"])),
+        (API, itemgetter("api")),
+        (Column("ZONE", 4), itemgetter("zone")),
+        (Column("TIER", 5), itemgetter("tier")),
+        (Column("STATE"), itemgetter("reason")),
+        (Column("SINCE", 1), lambda queued: queued["create_time"] or "-"),
+        (Column("WAITS UNTIL", 3), lambda queued: queued["valid_until"] or "-"),
+        title="Requests",
     )
-    table = Table(columns, "Requests")
-    for queued in view.queued:
-        table.add(
-            queued["name"] if queued["ours"] else f"{queued['name']} (not ours)",
-            ", ".join(queued["accelerator_types"]),
-            queued["api"],
-            queued["zone"],
-            queued["tier"],
-            queued["reason"],
-            queued["create_time"] or "-",
-            queued["valid_until"] or "-",
-        )
-    return table
+
+
+def _named(one: Mapping[str, Any]) -> str:
+    return one["name"] if one["ours"] else f"{one['name']} (not ours)"
+
+
+def _a_month(row: Mapping[str, Any]) -> str:
+    price = dollars(row["usd_per_month"])
+    return f"at least {price}" if row["is_cut"] else price

@@ -21,14 +21,6 @@ WORKERS = (
     Column("SECONDS", 3, right=True),
     Column("SIZE", 4, right=True),
 )
-OPERATIONS = (
-    Column("OPERATION"),
-    Column("SHARE", right=True),
-    Column("SECONDS", 1, right=True),
-    Column("CALLS", 2, right=True),
-    Column("KIND", 1),
-)
-IDLE = (Column("WHILE IDLE, IN"), Column("SHARE", right=True), Column("CALLS", 1, right=True))
 UNKNOWN = "-"
 LONGEST = 36
 """Characters of the name of an operation: beside it all columns fit in 80."""
@@ -70,17 +62,21 @@ def figures_of(shares: Shares | None) -> tuple[str, str, str]:
 
 def operations_table(totals: Sequence[Total]) -> Table:
     """Draw the operations that took most time, on all devices together."""
-    table = Table(OPERATIONS)
-    for one in totals:
-        seconds = digits_in(one.seconds, 7)
-        name = shown(one.name, LONGEST)
-        table.add(name, percent(one.share), seconds, f"{one.calls:,}", one.kind or UNKNOWN)
-    return table
+    return Table.of(
+        totals,
+        (Column("OPERATION"), lambda one: shown(one.name, LONGEST)),
+        (Column("SHARE", right=True), lambda one: percent(one.share)),
+        (Column("SECONDS", 1, right=True), lambda one: digits_in(one.seconds, 7)),
+        (Column("CALLS", 2, right=True), lambda one: f"{one.calls:,}"),
+        (Column("KIND", 1), lambda one: one.kind or UNKNOWN),
+    )
 
 
 def idle_table(totals: Sequence[Total]) -> Table:
     """Draw what the training loops did while no operation ran."""
-    table = Table(IDLE)
-    for one in totals:
-        table.add(shown(one.name, LONGEST), percent(one.share), f"{one.calls:,}")
-    return table
+    return Table.of(
+        totals,
+        (Column("WHILE IDLE, IN"), lambda one: shown(one.name, LONGEST)),
+        (Column("SHARE", right=True), lambda one: percent(one.share)),
+        (Column("CALLS", 1, right=True), lambda one: f"{one.calls:,}"),
+    )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
+from typing import TypeVar
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+T = TypeVar("T")
 GAP = 2
 """Blanks between two columns."""
 INDENT = 4
@@ -55,6 +57,16 @@ class Table:
     """The title of the texts behind the columns."""
     caption: str = ""
     rows: list[Row] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, rows: Iterable[T], *columns: tuple[Column, Callable[[T], str]], title: str = ""
+    ) -> Table:
+        """Return the table of these rows, by what each column has of one."""
+        table = cls([column for column, _cell in columns], title)
+        for row in rows:
+            table.add(*(cell(row) for _column, cell in columns))
+        return table
 
     def add(self, *cells: str, notes: Iterable[str] = (), style: str = "") -> None:
         """Add a row; its texts are shown as text, from any source."""

@@ -99,11 +99,7 @@ class TpuFleetLauncher(Launcher):
         self._name = ""
 
     def setup(
-        self,
-        *,
-        hydra_context: "HydraContext",
-        task_function: "TaskFunction",
-        config: DictConfig,
+        self, *, hydra_context: "HydraContext", task_function: "TaskFunction", config: DictConfig
     ) -> None:
         """Keep what a launch needs; refuse a sweeper that waits for results."""
         self._loader, self._config = hydra_context.config_loader, config

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import (
-    bucket_and_folder,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import bucket_and_folder
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import DEFAULT_OWNER
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.check import (

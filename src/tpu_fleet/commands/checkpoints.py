@@ -21,12 +21,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.bucket_place
     zones_of,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
-from ansible_collections.tpu.fleet.plugins.module_utils._google.checkpoints import (
-    CheckpointFolder,
-)
-from ansible_collections.tpu.fleet.plugins.module_utils._google.storage_prices import (
-    usd_per_month,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._google.checkpoints import CheckpointFolder
+from ansible_collections.tpu.fleet.plugins.module_utils._google.storage_prices import usd_per_month
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.definition import (
     checkpoint_folder,
 )

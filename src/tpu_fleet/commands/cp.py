@@ -168,11 +168,7 @@ class Downloads(Complaints):
 @options_of_many
 @click.argument("words", type=click.Path(), nargs=-1, required=True, metavar="SRC... DST")
 @click.pass_context
-def copy(
-    context: click.Context,
-    many: Many,
-    words: tuple[str, ...],
-) -> None:
+def copy(context: click.Context, many: Many, words: tuple[str, ...]) -> None:
     """Copy files and folders to or from all workers in parallel.
 
     Paths of the workers begin with a colon, before which one worker may stand. Copies from all

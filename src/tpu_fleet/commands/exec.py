@@ -36,10 +36,7 @@ class OfWorkers(click.Command):
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_context
 def exec_command(
-    context: click.Context,
-    many: Many,
-    form: str | None,
-    command: tuple[str, ...],
+    context: click.Context, many: Many, form: str | None, command: tuple[str, ...]
 ) -> None:
     """Run a command on all workers, or on some, in parallel.
 

@@ -50,10 +50,7 @@ def next_steps(folder: Path, answers: Answers) -> list[tuple[str, str]]:
         port = urlsplit(answers.endpoint).port
         option = "" if port == urlsplit(ENDPOINT).port else f" --port {port}"
         steps += [
-            (
-                f"tpu-fleet cloud up --install{option}",
-                "the local cloud with machines, as root",
-            ),
+            (f"tpu-fleet cloud up --install{option}", "the local cloud with machines, as root"),
             ("tpu-fleet cloud delays all=0.5", "half a second for what takes minutes"),
         ]
     else:

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import (
-    bucket_and_folder,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import bucket_and_folder
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import BadRequest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.ownership import (
     DEFAULT_OWNER,
@@ -31,10 +29,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._github.client import (
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.accelerators import (
     ACCELERATOR_TYPES,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import (
-    APIS,
-    Problem,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._schema.keys import APIS, Problem
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.values import ENTRY_NAME, public_key
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.auth import destination
 

@@ -15,13 +15,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._inventory.connections i
     KEX_ENV,
     KEY_EXCHANGES,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import (
-    LocalTrouble,
-)
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
-    Kex,
-    Settings,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import LocalTrouble
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Kex, Settings
 
 from ..contract.exits import Exit
 from ..show.output import exit_code, show_problems, summary

@@ -143,11 +143,7 @@ class Account:
 
 
 def account_of(
-    nodes: Sequence[Span],
-    runs: Sequence[Span],
-    grant: Sequence[Span],
-    since: float,
-    now: float,
+    nodes: Sequence[Span], runs: Sequence[Span], grant: Sequence[Span], since: float, now: float
 ) -> Account:
     """Return what was used since a time, as far as it was seen."""
     return Account(now - since, days_of(nodes, runs, since, now), granted_in(grant, since))

@@ -38,10 +38,7 @@ def told(name: str, found: list[Listener], uid: int | None) -> dict[str, Any]:
     strangers = [
         one for one in reached if one.uid != uid and not (one.uid == 0 and held_by_systemd(name))
     ]
-    return {
-        "listens": bool(reached),
-        "stranger": described(strangers[0]) if strangers else "",
-    }
+    return {"listens": bool(reached), "stranger": described(strangers[0]) if strangers else ""}
 
 
 def held_by_systemd(name: str) -> bool:

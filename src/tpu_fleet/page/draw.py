@@ -80,10 +80,7 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     found: list[tuple[float, float]] = []
     for at in range(0, len(points), width):
         part = points[at : at + width]
-        ends = {
-            min(part, key=lambda point: point[1]),
-            max(part, key=lambda point: point[1]),
-        }
+        ends = {min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])}
         found += sorted(ends)
     return found
 

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._host import snapshot
-from ansible_collections.tpu.fleet.plugins.module_utils._host.unpack import (
-    leads_out,
-    link_target,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._host.unpack import leads_out, link_target
 
 from ..show.figures import amount, size
 from ..workers.sync.folder import origin_of

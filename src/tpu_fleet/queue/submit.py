@@ -32,14 +32,7 @@ from .fleet import QueueOfFleet, queue_of
 from .sign import Signer, SignError, signer_of
 from .sweep import SubmitError
 from .view import look
-from .wanted import (
-    NONE,
-    Request,
-    Wanted,
-    definitions_of,
-    free_name,
-    wanted_of,
-)
+from .wanted import NONE, Request, Wanted, definitions_of, free_name, wanted_of
 
 __all__ = ["NoAnswer", "Submission", "SubmitError", "submit", "submit_numbered", "submitted"]
 AT_ONCE = 8

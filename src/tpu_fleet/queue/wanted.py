@@ -104,13 +104,7 @@ def definitions_of(
 
 
 def _definition(
-    wanted: Wanted,
-    code: str | None,
-    request: Request,
-    name: str,
-    arm: Arm,
-    now: float,
-    sweep: str,
+    wanted: Wanted, code: str | None, request: Request, name: str, arm: Arm, now: float, sweep: str
 ) -> Definition:
     queue = request.fleet.queue
     slices, types = _apart(wanted.on, request.fleet)

@@ -17,10 +17,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     fan_out,
     make_room,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import (
-    Fleet,
-    Target,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from .. import on_worker
 from ..workers.ask.worker_program import program

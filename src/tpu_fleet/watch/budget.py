@@ -17,9 +17,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import (
     unpriced_text,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.budget import DELETE, STOP
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import (
-    why_never_stopped,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.slices import why_never_stopped
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import ENDED_OR_STOPPED
 
 from ..history.causes import OWN_DISK

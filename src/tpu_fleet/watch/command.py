@@ -56,9 +56,7 @@ watcher_options = gathered(
         help="Publish the fleet's page there: a folder, or gs://BUCKET/FOLDER.",
     ),
     click.option(
-        "--no-logs",
-        is_flag=True,
-        help="With --page: leave out everything that programs printed.",
+        "--no-logs", is_flag=True, help="With --page: leave out everything that programs printed."
     ),
 )
 """The options of a watcher; the command gets them as `options`."""

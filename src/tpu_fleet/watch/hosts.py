@@ -101,11 +101,7 @@ def hear(
 
 
 def _hear_one(
-    heard: Heard,
-    one: SliceSeen,
-    hosts: Mapping[str, HostSeen],
-    declared: Iterable[str],
-    now: float,
+    heard: Heard, one: SliceSeen, hosts: Mapping[str, HostSeen], declared: Iterable[str], now: float
 ) -> Heard:
     """Evaluate the answers of one slice's workers."""
     memory, messages, known_already = heard.memory, [*heard.messages], [*heard.known_already]

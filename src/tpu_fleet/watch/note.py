@@ -8,11 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
-from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import (
-    ENDED,
-    READY,
-    World,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._fleet.plan_terms import ENDED, READY, World
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.usage import usage_at
 
 from ..history import look, stops

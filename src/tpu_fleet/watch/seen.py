@@ -48,11 +48,7 @@ def slices_of(fleet: Fleet, world: World, plan: Plan) -> list[SliceSeen]:
 
 
 def _slice(
-    status: Status,
-    want: Slice,
-    dead: tuple[str, str] | None,
-    wants: dict[str, str],
-    world: World,
+    status: Status, want: Slice, dead: tuple[str, str] | None, wants: dict[str, str], world: World
 ) -> SliceSeen:
     node = status.node
     there = node is not None and node.is_ready and status.phase in (READY, "differs")

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import (
-    FAILED,
-    loss_said,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import FAILED, loss_said
 
 from ..history.causes import of_checkpoints
 from ..notify.message import Message
@@ -147,13 +144,7 @@ def more_runs(name: str, runs: Sequence[RunView], now: float) -> Message:
 
 
 def rests(
-    name: str,
-    how: str,
-    why: str,
-    ends: str,
-    now: float,
-    held: bool = False,
-    on_queue: bool = False,
+    name: str, how: str, why: str, ends: str, now: float, held: bool = False, on_queue: bool = False
 ) -> Message:
     """Return the message that a slice was stopped or deleted; `held`: for a spent budget."""
     was = "deleted" if how == "delete" else "stopped"

@@ -54,10 +54,7 @@ def better(troubles: Troubles, key: str) -> tuple[Troubles, list[Said]]:
 
 
 def pause(
-    failures: int,
-    first: float,
-    most: float,
-    chance: Callable[[], float] = random.random,
+    failures: int, first: float, most: float, chance: Callable[[], float] = random.random
 ) -> float:
     """Return the pause after a number of failures in a row: growing, with random variation."""
     if failures <= 0:

@@ -302,10 +302,7 @@ CAUSES = {
         "restores a checkpoint", 35, "the programs are in Orbax or torch.load", grade=WAIT
     ),
     "compiles": Cause(
-        "compiles",
-        34,
-        "the programs are in the compiler of JAX or PyTorch",
-        grade=WAIT,
+        "compiles", 34, "the programs are in the compiler of JAX or PyTorch", grade=WAIT
     ),
     "queued": Cause(
         "waits for its turn or its workers",
@@ -315,10 +312,7 @@ CAUSES = {
     ),
     "restarts": Cause("between two attempts", 32, "the run agents say so", grade=WAIT),
     "starts": Cause(
-        "starts",
-        31,
-        "the programs began less than a minute ago, and have made no step",
-        grade=WAIT,
+        "starts", 31, "the programs began less than a minute ago, and have made no step", grade=WAIT
     ),
     "over": Cause("is over", 30, "the run has succeeded, or was stopped", grade=FINE),
     "healthy": Cause("healthy", 10, "steps are made, and no worker stands out", grade=FINE),

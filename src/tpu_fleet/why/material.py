@@ -12,10 +12,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
-from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import (
-    Evidence,
-    evidence,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import Evidence, evidence
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.secrets import without_secrets
 
 PAGE, REPORT = "why.html", "why.json"

@@ -12,9 +12,7 @@ import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import time_of
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
-from ansible_collections.tpu.fleet.plugins.module_utils._google.checkpoints import (
-    CheckpointFolder,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._google.checkpoints import CheckpointFolder
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from emulator import Emulator
 

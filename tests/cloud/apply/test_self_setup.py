@@ -182,10 +182,7 @@ def a_controller_is_at_work(machine: Machine) -> None:
     ],
 )
 def test_nothing_is_begun(
-    machine: Machine,
-    trouble: Callable[[Machine], None],
-    addresses: tuple[str, ...],
-    why: str,
+    machine: Machine, trouble: Callable[[Machine], None], addresses: tuple[str, ...], why: str
 ) -> None:
     trouble(machine)
     code, told = machine.boot(addresses)

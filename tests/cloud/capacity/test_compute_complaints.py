@@ -153,11 +153,7 @@ def test_old_tools_see_nothing(lab: Lab, tmp_path: Path) -> None:
     ("slice_", "vms", "said"),
     [
         ({"accelerator_type": "v6e-8"}, 1, "v6e-8 (ct6e-standard-8t)"),
-        (
-            {"machine_type": "ct6e-standard-4t", "topology": "2x4"},
-            2,
-            "v6e-8 (2 ct6e-standard-4t)",
-        ),
+        ({"machine_type": "ct6e-standard-4t", "topology": "2x4"}, 2, "v6e-8 (2 ct6e-standard-4t)"),
     ],
 )
 def test_v6e_8_is_one_vm_or_two(lab: Lab, slice_: dict[str, Any], vms: int, said: str) -> None:

@@ -61,11 +61,7 @@ LEFT = {
     "left": [["", "/var/log/tpu-fleet/runs/digits", "run.log"], ["results/", "/home/a", "best"]],
     "missing": [],
 }
-KEYS = {
-    "users": {
-        "alice": {"keys": {"work": {"public": "ssh-ed25519 " + "A" * 60 + " alice"}}},
-    }
-}
+KEYS = {"users": {"alice": {"keys": {"work": {"public": "ssh-ed25519 " + "A" * 60 + " alice"}}}}}
 FINDING = {"check": "clock", "status": "ok", "says": "", "remedy": "", "subject": "", "case": ""}
 DOCTOR = {
     "changed": False,

@@ -279,7 +279,7 @@ def test_a_login_is_only_in_a_file(run: Run, index: Index, monkeypatch: pytest.M
     login = {
         "index_credentials": [
             {"host": "127.0.0.1", "user": "robot", "password": "canary\\for-the-index"}
-        ],
+        ]
     }
     assert run({"name": "a", "packages": ["tool"]})["failed"] is True
     result = run({"name": "a", "packages": ["tool"]}, **login)

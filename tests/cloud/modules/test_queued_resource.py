@@ -107,10 +107,7 @@ def test_multislice(cloud: Emulator, module: Any) -> None:
 
 ALPHA: list[tuple[dict[str, Any], str]] = [
     ({"tier": "best_effort"}, "best_effort"),
-    (
-        {"tier": "flex_start", "max_run_duration": "4h", "accelerator_type": "v6e-8"},
-        "flex_start",
-    ),
+    ({"tier": "flex_start", "max_run_duration": "4h", "accelerator_type": "v6e-8"}, "flex_start"),
     ({"boot_disk_size": "200GiB"}, "on_demand"),
     ({"tier": "best_effort", "node_count": 2}, "best_effort"),
 ]

@@ -320,10 +320,7 @@ def test_disks_of_single_workers_are_attached_after_the_slice_is_made(
 ) -> None:
     disk(cloud, "data")
     disk(cloud, "own")
-    disks = [
-        {"source_disk": "data", "read_only": True},
-        {"source_disk": "own", "workers": [3]},
-    ]
+    disks = [{"source_disk": "data", "read_only": True}, {"source_disk": "own", "workers": [3]}]
     wanted = {**WIDE, "data_disks": disks}
     assert actions(module("tpu_slice", wanted)) == ["create"]
     counts = [len(one.raw["disks"]) for one in slices_of(cloud).workers(ZONE, "wide")]

@@ -78,10 +78,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "duplicate port": (
         {
-            "fleet_notebooks": [
-                {**BOOK, "name": "m8a"},
-                {**BOOK, "name": "m8b"},
-            ],
+            "fleet_notebooks": [{**BOOK, "name": "m8a"}, {**BOOK, "name": "m8b"}],
             **venv("jax", python="3.11"),
         },
         [".port = 8888: is the port of fleet_notebooks[0]"],

@@ -19,10 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._compute.slices import C
 from ansible_collections.tpu.fleet.plugins.module_utils._queue import objects
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.bucket import NoAnswer
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.claims import Outcome
-from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import (
-    FAILED,
-    Owner,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._queue.objects import FAILED, Owner
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.order import Serving
 from ansible_collections.tpu.fleet.plugins.module_utils._queue.store import Exists
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client

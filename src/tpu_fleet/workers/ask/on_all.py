@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import click
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import (
-    ELSEWHERE,
-    Kind,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import ELSEWHERE, Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Result,
     Settings,

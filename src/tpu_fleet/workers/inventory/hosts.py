@@ -16,9 +16,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
     group_name,
     natural_key,
 )
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import (
-    Fleet,
-)
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 
 from .names import no_such
 

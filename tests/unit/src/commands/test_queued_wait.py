@@ -95,10 +95,7 @@ def test_it_goes_on_elsewhere_once_it_was_given_back(
     lab: FleetInMemory, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = claimed(lab)
-    clock.then = [
-        lambda: lab.opened().give_back(first, "solo was preempted"),
-        lambda: claimed(lab),
-    ]
+    clock.then = [lambda: lab.opened().give_back(first, "solo was preempted"), lambda: claimed(lab)]
     assert queued_wait.slice_of("first", "solo") == "solo"
     assert "solo was preempted" in capsys.readouterr().err
 

@@ -167,10 +167,7 @@ PAIR = ["digits", "pair", "alice", "running", "2", "-", "-", "-", "-", "1 h", "p
             ],
         ),
         # They are in different states: the worst counts.
-        (
-            ({}, {"boot_id": "before"}),
-            [[*PAIR[:3], "rebooted 1/2", *PAIR[4:9], "-", *PAIR[10:]]],
-        ),
+        (({}, {"boot_id": "before"}), [[*PAIR[:3], "rebooted 1/2", *PAIR[4:9], "-", *PAIR[10:]]]),
         # A queue, a reason, a full disk.
         (
             (

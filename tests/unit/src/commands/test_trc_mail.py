@@ -58,14 +58,8 @@ def test_a_line(line: str, entry: GrantEntry) -> None:
         ("64 spot chips in zone us-east1-d", "is not of the form"),
         ("no 32 on-demand Cloud TPU v4 chips in zone us-central2-b", "is not of the form"),
         ("32 on-demand Cloud TPU v4 chips in zone us-central2-b each", "is not of the form"),
-        (
-            "32 spot TPU v4 chips in zone us-central2-b or us-central1-a",
-            "is not of the form",
-        ),
-        (
-            "You no longer have 32 spot TPU v4 chips in zone us-central2-b",
-            "is not of the form",
-        ),
+        ("32 spot TPU v4 chips in zone us-central2-b or us-central1-a", "is not of the form"),
+        ("You no longer have 32 spot TPU v4 chips in zone us-central2-b", "is not of the form"),
         ("1,024 spot Cloud TPU v5e chips in zone us-central1-a", "is not of the form"),
         ("| us-central2-b | v4 | spot | 32 chips |", "is not of the form"),
         ("5 on-demand Cloud TPU v3 devices in zone europe-west4-a", "v3 is no known type"),
@@ -133,10 +127,7 @@ def test_how_long_it_all_lasts(text: str, days: int | None, unclear: int) -> Non
 zones = st.sampled_from(
     ("us-central2-b", "europe-west4-a", "us-east1-d", "southamerica-west1-a", "me-west1-c")
 )
-places: dict[str, Any] = {
-    "zone": zones,
-    "tier": st.sampled_from(("on_demand", "spot", "reserved")),
-}
+places: dict[str, Any] = {"zone": zones, "tier": st.sampled_from(("on_demand", "spot", "reserved"))}
 grants = st.lists(
     st.builds(
         GrantEntry,

@@ -271,11 +271,7 @@ def test_a_service_that_does_not_listen_yet_is_waited_for(held: Held) -> None:
     ],
 )
 def test_the_port_is_forwarded_only_if_the_worker_says_so(
-    code: int,
-    answer: str,
-    error: type[Exception],
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
+    code: int, answer: str, error: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
 

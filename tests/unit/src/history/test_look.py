@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    Words,
-    run_status,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Words, run_status
 
 from tpu_fleet.history import look
 from tpu_fleet.history.look import MOST_RUNS

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from tpu_fleet.history.store import Event, Point, Span
-from tpu_fleet.history.story import (
-    RunStory,
-    attempts_of,
-    news_of,
-    runs_of,
-    workers_of,
-)
+from tpu_fleet.history.story import RunStory, attempts_of, news_of, runs_of, workers_of
 from tpu_fleet.workers.ask.run_view import RunView
 
 DAY = 20_000 * 86400.0

@@ -8,16 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tpu_fleet.notify.message import Message, digest
-from tpu_fleet.notify.outbox import (
-    HOUR,
-    KEEP,
-    MOST_REMEMBERED,
-    QUEUE,
-    REMEMBER,
-    Box,
-    Outbox,
-    Way,
-)
+from tpu_fleet.notify.outbox import HOUR, KEEP, MOST_REMEMBERED, QUEUE, REMEMBER, Box, Outbox, Way
 
 NOW = 1_000_000.0
 ALL = Way("all")

@@ -44,7 +44,7 @@ def test_a_program_that_is_not_in_the_code_is_refused(argv0: str) -> None:
 def test_the_configuration_is_the_same() -> None:
     given = {"config-path": "conf", "config-name": "big", "config-dir": f"{HERE}/more"}
     assert flags_of(given, HERE) == [
-        *("--config-path", "conf", "--config-name", "big", "--config-dir", "more"),
+        *("--config-path", "conf", "--config-name", "big", "--config-dir", "more")
     ]
     assert flags_of(dict.fromkeys(given), HERE) == []
     for wrong in ({"config-dir": "/etc/conf"}, {"config-path": f"{HERE}/conf"}):

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_fleet.queue.sweep import (
-    SubmitError,
-    arms_of,
-    names_of,
-    read_sweep,
-    unused,
-    with_values,
-)
+from tpu_fleet.queue.sweep import SubmitError, arms_of, names_of, read_sweep, unused, with_values
 
 
 def test_each_combination_is_a_run_and_the_first_key_changes_last() -> None:

@@ -160,10 +160,7 @@ def test_a_run_without_a_name_has_that_of_its_program(command: list[str], name: 
         ({"user": "root"}, "--as root: alice may submit as alice or team. fleet_queue.submit_as"),
         ({"secrets": ["hf"]}, "--secrets hf: runs of alice may not have it. fleet_queue.secrets"),
         ({"secrets": ["wand"]}, "--secrets wand: it is not in fleet_secrets. Did you mean wandb?"),
-        (
-            {"secrets": ["aws"]},
-            "--secrets aws: it is for team, and the run is as alice. Give --as",
-        ),
+        ({"secrets": ["aws"]}, "--secrets aws: it is for team, and the run is as alice. Give --as"),
         ({"after": ["lr"]}, "--after lr: a run cannot wait for itself. Name another"),
         ({"after": ["end"]}, "--after end: it is not in the queue. Did you mean ended?"),
         ({"after": ["digits"]}, "--after digits: it is a run of fleet_runs. Name a submitted one"),

@@ -9,8 +9,7 @@ from tpu_fleet.workers.profile.bring import Profile
 from tpu_fleet.workers.profile.figures import COLLECTIVE, Shares, Total
 
 BOTH = Profile(
-    *("pair-w0", 7, Path("pair-w0.xplane.pb"), 1_300_000),
-    *("jax 0.12.0.1", 0.01, 5.0, 1812, 1840),
+    *("pair-w0", 7, Path("pair-w0.xplane.pb"), 1_300_000), *("jax 0.12.0.1", 0.01, 5.0, 1812, 1840)
 )
 LESS = Profile("pair-w1", 8, Path("pair-w1-8.xplane.pb"), 100)
 SHARES = Shares(4, 0.414, 0.38, 0.123)

@@ -87,11 +87,7 @@ def test_a_run_that_is_missing_is_brought_once() -> None:
 
 
 def test_one_message_for_a_run_that_failed_on_all_workers() -> None:
-    event = {
-        "event": "run-failed",
-        "reason": "4 failures in 1 h",
-        "tail": ["Traceback", "x"],
-    }
+    event = {"event": "run-failed", "reason": "4 failures in 1 h", "tail": ["Traceback", "x"]}
     failed = [
         host(run("failed", 0, exit_code=0)),
         host(run("failed", 1, exit_code=1, event=event, tail=["other"], step=70)),

@@ -116,11 +116,7 @@ class Scene:
         return {}
 
     def look(
-        self,
-        hours: float,
-        there: bool = True,
-        silent: tuple[str, ...] = (),
-        kind: str = "v4-8",
+        self, hours: float, there: bool = True, silent: tuple[str, ...] = (), kind: str = "v4-8"
     ) -> None:
         at = NOON + timedelta(hours=hours)
         raw = {

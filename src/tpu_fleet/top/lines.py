@@ -290,7 +290,7 @@ def line_of(
 
 
 def _older(view: RunView, seconds: float) -> RunView:
-    """Return a run so many seconds after its worker was heard."""
+    """Return a run with its ages so many seconds later."""
     ages = {"saved_age": view.saved_age, "age": view.age}
     return replace(view, **{key: age + seconds for key, age in ages.items() if age is not None})
 

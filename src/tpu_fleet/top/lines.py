@@ -292,7 +292,8 @@ def line_of(
 def _older(view: RunView, seconds: float) -> RunView:
     """Return a run with its ages so many seconds later."""
     ages = {"saved_age": view.saved_age, "age": view.age}
-    return replace(view, **{key: age + seconds for key, age in ages.items() if age is not None})
+    now: dict[str, Any] = {name: age + seconds for name, age in ages.items() if age is not None}
+    return replace(view, **now)
 
 
 def chips_of(view: FleetView) -> dict[str, int | None]:

@@ -43,7 +43,7 @@ class NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path; raises BadParameter."""
-        path = Path(os.fspath(super().convert(value, param, ctx)))
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             says = f"{str(path)!r}: there is no folder {path.parent}. Make it, or name another."
             self.fail(says, param, ctx)

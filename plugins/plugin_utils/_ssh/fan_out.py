@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import ctypes.util
 import os
 import random
 import resource
@@ -46,9 +47,24 @@ from .failures import (
 )
 from .targets import Target
 
+
+@contextlib.contextmanager
+def _without_libraries() -> Iterator[None]:
+    """Have asyncssh find no library of C, for which it would start compiler and linker six times.
+
+    They are for algorithms that are not used here: UMAC, and sntrup761 without mlkem768.
+    """
+    found, ctypes.util.find_library = ctypes.util.find_library, lambda _name: None
+    try:
+        yield
+    finally:
+        ctypes.util.find_library = found
+
+
 # A call of fan_out without it raises LocalTrouble.
 try:
-    import asyncssh
+    with _without_libraries():
+        import asyncssh
 
     HAS_ASYNCSSH = True
 except ImportError:

@@ -109,6 +109,8 @@ class Agent:
         chips_every = self.config.timing.chips
         self.chips = ChipWatch(self.config.user, chips_every, self.config.paths.root)
         self.cache = CompileCache(self.config, self.hand, lambda: self.keys.current)
+        if before is not None:
+            self.cache.take_over(before.cache)
         self.readiness = Readiness(
             self.config, self.secrets, self.leader, self.boot_id, self.hand, self.cache
         )
@@ -144,6 +146,7 @@ class Agent:
     def close(self) -> None:
         """End all that works beside the loop: no thread, process or connection stays."""
         self._end()
+        self.cache.close()
         self.hand.close()
         self.watch.close()
         signal.set_wakeup_fd(-1)
@@ -161,7 +164,6 @@ class Agent:
         self.ports.close()
         self.bucket.close()
         self.archive.close()
-        self.cache.close()
 
     def close_pipe(self) -> None:
         """Give up the pipe that wakes it, once signals no longer go there."""

@@ -35,7 +35,7 @@ class Following:
     ) -> None:
         self.most = most
         self.path = folder / "run.log"
-        self.writer = LogFile(self.path, limit, keep)
+        self.writer = LogFile(str(self.path), limit, keep)
         self.count = 0
         self.at: list[Any] = ["", 0, 0]
         self.read = b""
@@ -79,7 +79,7 @@ class Following:
         """Let another writer go on, as after a reboot."""
         self.cut()
         self.writer.close()
-        self.writer = LogFile(self.path, self.writer.limit, self.writer.keep)
+        self.writer = LogFile(str(self.path), self.writer.limit, self.writer.keep)
 
     @property
     def lines(self) -> list[int]:

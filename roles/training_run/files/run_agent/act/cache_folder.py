@@ -16,6 +16,8 @@ from . import as_user, user_files
 _STILL = 10.0  # seconds without a write after which an entry is written to its end, or never will
 _LEFT = 600.0  # seconds after which a file that was being written is left over
 
+Read = Callable[[str], bytes | None]
+
 
 def entries(folder: Path) -> list[Entry]:
     """Return the entries, each with the time at which it was last used, as far as it is noted."""
@@ -86,3 +88,20 @@ def _remove(folder: Path, which: Callable[[str, float], bool]) -> None:
             with contextlib.suppress(OSError):
                 if which(file.name, file.stat(follow_symlinks=False).st_mtime):
                     (folder / file.name).unlink()
+
+
+def take(folder: Path, name: str, read: Read, until: float) -> bool:
+    """Fetch an entry, unless the time is over; return whether it is there now."""
+    if time.monotonic() > until:
+        return False
+    data = read(name)
+    return data is not None and write(folder, name, data)
+
+
+def missing(there: Iterable[Entry], folder: Path, limit: int) -> list[Entry]:
+    """Return what is worth fetching, the newest first: what would not have to go at once."""
+    own = {one.name for one in entries(folder)}
+    found = [one for one in there if compile_cache.is_entry(one.name)]
+    gone = {one.name for one in compile_cache.too_much(found, limit)}
+    wanted = [one for one in found if one.name not in own | gone]
+    return sorted(wanted, key=lambda one: -one.at)

@@ -51,6 +51,22 @@ class CompileCache:
         self._last_fetched = 0  # entries, before the last start
         self.errors: list[str] = []
 
+    def take_over(self, before: CompileCache) -> None:
+        """Go on with what the watch of the agent before knew, and end that."""
+        config = self._config
+        same = (self.folder, self._bucket, self._key) == (
+            before.folder,
+            before._bucket,
+            before._key,
+        )
+        if same and config.hosts == before._config.hosts and config.port == before._config.port:
+            self._server, before._server, self._served = before._server, None, before._served
+            self._known, self._last_fetched = before._known, before._last_fetched
+            # A round that is on ends, and is begun again.
+            if before._thread is None:
+                self._looked, self._stamp = before._looked, before._stamp
+        before.close()
+
     @property
     def folder(self) -> Path | None:
         """Return the folder; None where the run has no such cache, or its own."""
@@ -116,6 +132,13 @@ class CompileCache:
     @property
     def _key(self) -> str:
         return compile_cache.key_of(self._gang_key(), self._config.run, self._config.user)
+
+    @property
+    def _about(self) -> tuple[Any, ...]:
+        """Return all on which the work depends."""
+        config = self._config
+        place = (config.leader, config.workers, config.port, config.hosts)
+        return (self.folder, self._bucket, self._key, *place)
 
     @property
     def _peer(self) -> list[Any] | None:

@@ -7,7 +7,6 @@ is away blocks every process that looks at it.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from ..decide.fence import Mark
@@ -23,4 +22,4 @@ def read(path: Path) -> Mark | None:
 def write(path: Path, mark: Mark) -> None:
     """Put a name on the folder; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    user_files.create(path, (json.dumps(asdict(mark)) + "\n").encode())
+    user_files.create(path, (json.dumps(mark._asdict()) + "\n").encode())

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from ..decide import fence
@@ -36,7 +35,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"mark": None, "error": ""}
     try:
         mark = _as_asked(asked)
-        told["mark"] = mark and asdict(mark)
+        told["mark"] = mark and mark._asdict()
     except CannotLook as trouble:
         told["error"] = one_line(f"the fence {shown(asked['place'])}: {trouble}")
     return told
@@ -58,13 +57,13 @@ def claim_as_asked(asked: dict[str, Any]) -> Mark | None:
     mark = Mark.from_json(given["mark"])
     if mark is None:
         raise CannotLook("there is nothing to claim it for")
-    claim = Claim(replace(mark, at=time.time()), given["is_new"], given["is_sure"])
+    claim = Claim(mark._replace(at=time.time()), given["is_new"], given["is_sure"])
     place = asked["place"]
 
     def complete(mark: Mark) -> Mark:
         if mark.reserved or not asked["folders"]:
             return mark
-        return replace(mark, restore=restore_search.folder(place, mark.attempt, mark.restore))
+        return mark._replace(restore=restore_search.folder(place, mark.attempt, mark.restore))
 
     return FenceObject(place).claim(claim, complete)
 
@@ -101,7 +100,7 @@ class FenceObject:
         if wanted is None:
             return found
         wanted = complete(wanted)
-        data = (json.dumps(asdict(wanted)) + "\n").encode()
+        data = (json.dumps(wanted._asdict()) + "\n").encode()
         try:
             won = self._write(data, generation)
         except CannotLook:
@@ -121,8 +120,8 @@ class FenceObject:
         ended = fence.released(found, owner, attempt)
         if ended is None:
             return found
-        ended = replace(ended, at=time.time())
-        data = (json.dumps(asdict(ended)) + "\n").encode()
+        ended = ended._replace(at=time.time())
+        data = (json.dumps(ended._asdict()) + "\n").encode()
         return ended if self._write(data, generation) else self._read()[0]
 
     def _patiently(self, ask: Callable[[], T]) -> T:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..decide import fence
-from ..decide.checkpoints import is_fence, is_finished, step_of
 from . import fence_file, processes, store
 
 _ENTRIES = 5000
@@ -41,6 +40,9 @@ def changes(folder: Path, limit: int = _ENTRIES) -> Changes:
     The upper levels come first, and of each level the newest folders: a new checkpoint shows there,
     however many files are below. A folder's own time is no checkpoint, as old ones are removed.
     """
+    # Not at the top, as no start has to wait for its patterns.
+    from ..decide.checkpoints import is_fence, is_finished, step_of
+
     latest, saved, seen = 0, 0, 0
     steps: dict[int, int] = {}
     todo: list[tuple[int, Path, bool, int | None]] = [(0, folder, True, None)]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..decide.values import is_whole, one_line
-from . import as_user, child, folder_facts, user_files
+from . import as_user, child, folder_facts, folder_look, user_files
 
 _SECONDS = 10.0
 _PAUSE = 5.0  # after a failure
@@ -81,6 +81,7 @@ class CannotReach(OSError):
         super().__init__(None, text)
 
 
+_LOOKS = folder_look.Looks()
 # What may be asked for, with arguments that JSON can hold.
 _WORK: dict[str, Callable[..., Any]] = {
     "read": lambda path, limit, start: _packed(user_files.read(Path(path), limit, start)),
@@ -104,6 +105,7 @@ _WORK: dict[str, Callable[..., Any]] = {
         [*folder_facts.package_folders(venv), *places]
     ),
     "empty": lambda path: user_files.empty(Path(path)),
+    "look": _LOOKS.answer,
 }
 
 
@@ -215,6 +217,14 @@ class Hand:
         if not isinstance(found, dict):
             return None
         return {str(key): one for key, one in found.items() if is_whole(one) and 0 <= one < 2**62}
+
+    def look(self, number: int, asked: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """Return what a look at the fence found, waiting a little; None while it is being done.
+
+        Questions have different numbers. Raises OSError.
+        """
+        found = self._ask("look", number, asked, seconds)
+        return found if isinstance(found, dict) else None
 
     def versions(self, venv: str, places: list[str]) -> dict[str, str]:
         """Return the versions of the frameworks in a venv, or in other folders of packages."""

@@ -2,24 +2,25 @@
 
 A writer that died of a full disk would close the pipe and end the log for good, in silence; so
 what cannot be written is dropped, counted, and reported through a file in memory.
+
+A log begins with each attempt, and nearly always needs what is imported at the top alone.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
-from pathlib import Path
-from typing import BinaryIO
 
-from . import store, user_files
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 
 class LogFile:
     """A file that is put aside when it is full, the oldest of them dropped."""
 
-    def __init__(self, path: Path, limit: int, keep: int) -> None:
+    def __init__(self, path: str, limit: int, keep: int) -> None:
         self.path = path
         self.limit = limit
         self.keep = keep
@@ -44,28 +45,34 @@ class LogFile:
 
     def _open(self) -> BinaryIO:
         if self._stream is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self.path.open("ab", buffering=0)
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)  # noqa: PTH103, PTH120
+            self._stream = open(self.path, "ab", buffering=0)  # noqa: SIM115
             self._size = self._stream.tell()
         return self._stream
 
     def _rotate(self) -> None:
+        from pathlib import Path
+
+        from . import user_files
+
         self.close()
-        user_files.rotate(self.path, self.keep)
+        user_files.rotate(Path(self.path), self.keep)
         self._size = 0
 
     def close(self) -> None:
         """Let go of the file; the next write opens it again."""
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.close()
-        self._stream = None
+        stream, self._stream = self._stream, None
+        try:
+            if stream is not None:
+                stream.close()
+        except OSError:
+            return
 
 
 class Health:
     """What was lost, reported through a file that does not lie on the same disk."""
 
-    def __init__(self, path: Path, log: Path) -> None:
+    def __init__(self, path: str, log: str) -> None:
         self.path = path
         self.log = log
         self.dropped = 0
@@ -87,18 +94,23 @@ class Health:
             self._tell(now)
 
     def _tell(self, now: float) -> None:
+        from pathlib import Path
+
+        from . import store
+
         self._written = now
-        with contextlib.suppress(OSError):
-            store.write(self.path, {"error": self.error, "dropped_bytes": self.dropped})
+        try:
+            store.write(Path(self.path), {"error": self.error, "dropped_bytes": self.dropped})
+        except OSError:
+            return
 
 
 def main(words: list[str]) -> int:
     """Write standard input to a log."""
-    # Without argparse, whose import takes a quarter of this process's time to start.
     given = dict(zip(words[::2], words[1::2], strict=True))
-    path = Path(given["--file"])
+    path = given["--file"]
     target = LogFile(path, int(given["--bytes"]), int(given["--keep"]))
-    pump(sys.stdin.fileno(), target, Health(Path(given["--health"]), path))
+    pump(sys.stdin.fileno(), target, Health(given["--health"], path))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from ..decide import fence
 from ..decide.config import Config
 from ..decide.gang_state import GATHERING, Gang
 from . import chip_holders, store, terminal
-from .fence_look import FenceLook
+from .fence_look import BucketLook, FolderLook
 from .folder_facts import BUCKET
 from .hand import Hand
 
@@ -64,9 +63,11 @@ class Preparation:
         self._object = terminal.fence_object(config)
         self._folder = path.parent if path else None
         self._shown = f"the checkpoint folder {config.checkpoint_dir}"
-        self._look: FenceLook | None = None
-        if path or self._object:
-            self._look = FenceLook(config, "fence" if self._object else "look", self._shown)
+        self._look: BucketLook | FolderLook | None = None
+        if self._object:
+            self._look = BucketLook(config, self._shown)
+        elif path:
+            self._look = FolderLook(hand, self._shown)
         self._asked = {"path": str(path)} if path else {
             "place": self._object, "folders": config.attempt_folders,
         }  # fmt: skip
@@ -149,7 +150,7 @@ class Preparation:
             return None
         mark = terminal.mark_of(self._config, gang.run_id, gang.attempt + 1, gang.owner)
         is_new = not self._claimed(gang)
-        return {"mark": asdict(mark), "is_new": is_new, "is_sure": self._is_sure}
+        return {"mark": mark._asdict(), "is_new": is_new, "is_sure": self._is_sure}
 
     def _claimed(self, gang: Gang) -> bool:
         # Of several heirs the last one goes on: who was there already does not come again.

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from . import processes, store, user_files
+from . import processes, store
 from .unguarded import LATE_SECONDS, NotNamed, Unguarded
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ def main(words: list[str]) -> int:
     with contextlib.suppress(OSError, AttributeError):
         # Grandchildren whose parent ends become ours, so none escapes the clearing up.
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _log_the_pane(order["log_command"])
     _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
     terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
     result: dict[str, Any] = {"attempt": order["attempt"]}
@@ -162,22 +160,13 @@ def _say(text: str) -> None:
         print(f"--- tpu-fleet {stamp} {text}", flush=True)
 
 
-def _log_the_pane(command: list[str]) -> None:
-    pane = os.environ.get("TMUX_PANE")
-    if not pane:
-        return
-    # From inside the pane, before the first line: nothing can be missed.
-    line = "exec " + " ".join(shlex.quote(word) for word in command)
-    done = subprocess.run(["tmux", "pipe-pane", "-t", pane, line], check=False)
-    if done.returncode:
-        _say("tmux could not begin the log file")
-
-
 def _wait_for_the_log(path: Path, health: Path, last: str) -> None:
     """Let tmux take the last lines to the log: then the pane may go, and the agent look at them.
 
     A disk that is full takes none.
     """
+    from . import user_files
+
     deadline = time.monotonic() + _LOG_SECONDS
     while last.encode() not in user_files.tail(path, 1000) and time.monotonic() < deadline:
         if (user_files.load(health) or {}).get("error"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..decide.config import Paths
 from ..decide.values import json_object
 from . import as_user
+
+if TYPE_CHECKING:
+    from ..decide.config import Paths
 
 
 def read(path: Path) -> dict[str, Any] | None:

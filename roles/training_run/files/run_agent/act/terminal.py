@@ -6,10 +6,11 @@ import contextlib
 import grp
 import os
 import pwd
+import shlex
 import socket
 import stat
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,6 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
         "env": environment.of_program(resolved(config, hand), run_id, attempt, _basis(config)),
         "folder": str(folder),
         "log": str(config.paths.log),
-        "log_command": log,
         "fence": _fence(config, run_id, attempt, owner),
         "checkpoints_every": config.timing.fence if config.hang_seconds > 0 else _CHECKPOINTS,
         "look_every": config.timing.fence_in_bucket
@@ -165,7 +165,7 @@ def start(config: Config, hand: Hand, run_id: str, attempt: int, owner: str) -> 
     store.write(path, order, mode=0o600)
     if os.geteuid() == 0:
         os.chown(str(path), account.pw_uid, account.pw_gid)
-    _new_session(config, installed.command("program"), path)
+    _new_session(config, installed.command("program"), path, log)
 
 
 def _basis(config: Config) -> dict[str, str]:
@@ -224,7 +224,7 @@ def fence_seconds(config: Config) -> float:
 
 def _fence(config: Config, run_id: str, attempt: int, owner: str) -> dict[str, Any] | None:
     path, place = fence.path_of(config.checkpoint_dir, config.fence), fence_object(config)
-    told = {"mark": asdict(mark_of(config, run_id, attempt, owner))}
+    told = {"mark": mark_of(config, run_id, attempt, owner)._asdict()}
     if place is not None:
         # Worker 0 looks; the others do while it does not answer them.
         heard = "" if config.leader else str(heard_file(config))
@@ -249,14 +249,17 @@ def note_heard(config: Config) -> None:
         os.utime(str(path), (now, now))
 
 
-def _new_session(config: Config, command: list[str], launch: Path) -> None:
-    size = ["-x", "200", "-y", "50"]
+def _new_session(config: Config, command: list[str], launch: Path, log: list[str]) -> None:
+    size, name = ["-x", "200", "-y", "50"], f"={config.run}:"
+    # In one request, so that tmux begins the log before it reads a line of the program.
+    logged = [";", "pipe-pane", "-t", name, f"exec {shlex.join(log)}"]
+    marked = [";", "set-option", "-t", name, _MARK, config.run]
     deadline = time.monotonic() + _SERVER_ENDS_IN
     before = processes.with_argument(str(launch), uid_of(config.user))
     while True:
         done = _tmux(
             config.user, "new-session", "-d", "-P", "-F", _BEGUN, "-s", config.run, *size,
-            *command, str(launch), ";", "set-option", "-t", f"={config.run}:", _MARK, config.run,
+            *command, str(launch), *logged, *marked,
         )  # fmt: skip
         if not done.code:
             break

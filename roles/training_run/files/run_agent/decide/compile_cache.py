@@ -14,7 +14,7 @@ import hmac
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MOST_ENTRY = 512 << 20
 MOST_ENTRIES = 10_000
@@ -33,8 +33,7 @@ _ID_BYTES, _SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
 _WINDOW = 1 << 20
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A file of the cache, or an object of the bucket."""
 
     name: str

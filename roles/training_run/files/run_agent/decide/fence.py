@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from .checkpoints import FENCE, bucket_and_folder
 from .values import MOST_ATTEMPTS, is_whole, one_line
 
 LOOKS_UNTIL_SURE = 6
@@ -32,8 +30,7 @@ _ATTEMPT_FOLDER = re.compile(r"attempt-([1-9]\d{0,9})")
 GO, TAKE_OVER, ELSEWHERE = "go", "take over", "elsewhere"
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """What the file or the object says."""
 
     attempt: int
@@ -72,8 +69,7 @@ class Mark:
         )
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """What a leader wants before an attempt: that the mark names this attempt of its gang."""
 
     mark: Mark
@@ -87,11 +83,16 @@ def path_of(checkpoint_dir: str, name: str) -> Path | None:
     """Return the file's path; None where there is no folder that we can see."""
     if not checkpoint_dir.startswith("/"):
         return None
+    # Not at the top, as the program's parent, which a start waits for, needs neither.
+    from .checkpoints import FENCE
+
     return Path(checkpoint_dir) / f"{FENCE}.{name}"
 
 
 def object_of(checkpoint_dir: str, name: str) -> tuple[str, str] | None:
     """Return bucket and name of the object; None where the checkpoints are in no bucket."""
+    from .checkpoints import FENCE, bucket_and_folder
+
     place = bucket_and_folder(checkpoint_dir)
     return place and (place[0], f"{place[1]}{FENCE}.{name}")
 
@@ -117,8 +118,7 @@ def judge(found: Mark | None, owner: str, claimed: bool) -> str:
 def heir(found: Mark, claim: Mark) -> Mark:
     """Return what a new gang writes over the mark of the one before."""
     number = max(found.attempt + 1, claim.attempt)
-    return replace(
-        claim,
+    return claim._replace(
         attempt=number,
         run_id=found.run_id,
         reserved=not found.ended,
@@ -135,9 +135,9 @@ def claimed(found: Mark | None, claim: Claim) -> Mark | None:
     if found.attempt < claim.mark.attempt or found.ended:
         number = max(found.attempt + found.ended, claim.mark.attempt)
         run_id = found.run_id or claim.mark.run_id
-        return replace(claim.mark, attempt=number, run_id=run_id, restore=found.restore)
+        return claim.mark._replace(attempt=number, run_id=run_id, restore=found.restore)
     if found.reserved and claim.is_sure:
-        return replace(claim.mark, attempt=found.attempt, run_id=found.run_id,
+        return claim.mark._replace(attempt=found.attempt, run_id=found.run_id,
                        restore=found.restore)  # fmt: skip
     return None
 
@@ -149,7 +149,7 @@ def released(found: Mark | None, owner: str, attempt: int) -> Mark | None:
     """
     if found is None or (found.owner, found.attempt) != (owner, attempt):
         return None
-    return None if found.reserved or found.ended else replace(found, ended=True)
+    return None if found.reserved or found.ended else found._replace(ended=True)
 
 
 def floor(found: Mark | None) -> int:

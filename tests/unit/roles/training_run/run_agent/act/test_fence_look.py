@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from run_agent.act import as_user, helper
-from run_agent.act.fence_look import FenceLook
+from run_agent.act.fence_look import BucketLook, FolderLook
 from run_agent.decide import config
 from run_definition import PUBLIC
 
@@ -38,11 +38,11 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     return made
 
 
-def look_of() -> FenceLook:
-    return FenceLook(config.parse(PUBLIC, {}), "fence", "the fence")
+def look_of() -> BucketLook:
+    return BucketLook(config.parse(PUBLIC, {}), "the fence")
 
 
-def attempt_of(look: FenceLook) -> int | None:
+def attempt_of(look: BucketLook) -> int | None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         answer = look.answer(0.05)
@@ -74,3 +74,50 @@ def test_an_answer_to_what_was_asked_before_an_attempt_is_none(process: Process)
     assert look.answer(5.0) is None
     look.begin({"n": 2})
     assert attempt_of(look) == 2
+
+
+class Hand:
+    """Answers when it is told to, or fails."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.answers: Any = None
+
+    def look(self, number: int, asked: dict[str, Any], _seconds: float) -> dict[str, Any] | None:
+        self.asked.append((number, asked["n"]))
+        if isinstance(self.answers, OSError):
+            raise self.answers
+        found: dict[str, Any] | None = self.answers
+        return found
+
+
+def test_a_folder_is_looked_at_by_the_hand() -> None:
+    hand: Any = Hand()
+    look = FolderLook(hand, "the fence")
+    assert look.answer(0.1) is None
+    look.begin({"n": 1})
+    assert look.answer(0.1) is None
+    look.begin({"n": 2})  # the first has no answer yet
+    hand.answers = {"mark": MARK, "alone": 1}
+    found = look.answer(0.1)
+    assert found is not None
+    assert (found["mark"], found["alone"], found["error"]) == (MARK, False, "")
+    first = hand.asked[0]
+    assert hand.asked == [first, first]
+    look.begin({"n": 3})
+    look.forget()
+    assert look.answer(0.1) is None
+    look.begin({"n": 4})
+    assert look.answer(0.1) == found
+    assert [n for _number, n in hand.asked] == [1, 1, 3, 4]
+    assert len({number for number, _n in hand.asked}) == 3
+
+
+def test_a_hand_that_does_not_answer_is_said() -> None:
+    hand: Any = Hand()
+    look = FolderLook(hand, "the fence")
+    look.begin({"n": 1})
+    hand.answers = OSError(5, "odd answer")
+    found = look.answer(0.1)
+    assert found is not None
+    assert found["error"] == "the fence cannot be looked at: odd answer"

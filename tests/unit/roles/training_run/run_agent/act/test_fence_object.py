@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -93,7 +93,7 @@ def test_an_attempt_that_has_ended_is_released_once_and_by_its_owner(lab: Object
     assert fence.release("other", 1) == fence.release("me", 2) == MINE
     asked = {"place": place(lab), "claim": None, "ended": {"owner": "me", "attempt": 1}}
     assert fence_object.answer(asked)["mark"]["ended"]
-    assert mark_in(lab) == fence.release("me", 1) == replace(MINE, ended=True)
+    assert mark_in(lab) == fence.release("me", 1) == MINE._replace(ended=True)
     assert [method for method, _path in lab.requests].count("POST") == 2
     heir = fence.claim(new("heir"))
     assert heir is not None

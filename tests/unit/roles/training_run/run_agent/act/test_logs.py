@@ -13,19 +13,19 @@ from run_agent.act import (
 
 def test_a_log_rotates_at_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
-    log = logs.LogFile(path, limit=20, keep=2)
+    log = logs.LogFile(str(path), limit=20, keep=2)
     log.write(b"".join(b"line %d\n" % number for number in range(9)))
     log.write(b"x" * 45 + b"\n")
     log.close()
     sizes = {item.name: item.stat().st_size for item in tmp_path.iterdir()}
     assert sizes == {"run.log": 6, "run.log.1": 20, "run.log.2": 20}
-    log = logs.LogFile(path, limit=20, keep=2)
+    log = logs.LogFile(str(path), limit=20, keep=2)
     log.write(b"appended\n")
     assert path.read_bytes() == b"xxxxx\nappended\n"
 
 
 def test_a_full_disk_is_counted_and_forgotten_when_it_is_over(tmp_path: Path) -> None:
-    health = logs.Health(tmp_path / "log.json", Path("/var/log/run.log"))
+    health = logs.Health(str(tmp_path / "log.json"), "/var/log/run.log")
     full = OSError(errno.ENOSPC, "No space left on device")
     health.lost(10, full, now=0)
     health.lost(5, full, now=1)  # told every few seconds only

@@ -45,7 +45,7 @@ def begun(session: bytes, monkeypatch: pytest.MonkeyPatch) -> Tmux:
     tmux = Tmux(session)
     config: Any = SimpleNamespace(run="demo", user=pwd.getpwuid(os.getuid()).pw_name)
     monkeypatch.setattr(terminal, "_tmux", tmux)
-    terminal._new_session(config, ["true"], Path("/nowhere/launch.json"))
+    terminal._new_session(config, ["true"], Path("/nowhere/launch.json"), ["cat"])
     return tmux
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from run_agent.decide import fence
@@ -16,8 +16,8 @@ OLD = Mark(7, "old", "digits-1", "vm-a")
     [
         (None, False, GO),
         (None, True, GO),
-        (replace(OLD, owner="me"), True, GO),
-        (replace(OLD, owner="me", reserved=True), False, GO),
+        (OLD._replace(owner="me"), True, GO),
+        (OLD._replace(owner="me", reserved=True), False, GO),
         (OLD, False, TAKE_OVER),  # a slice that is made anew
         (OLD, True, ELSEWHERE),  # one that comes back
     ],
@@ -66,8 +66,8 @@ MINE = Mark(3, "me", "digits-2", "vm-b")
         (Mark(3, "me", "digits-1"), False, False, None),
         (OLD, False, True, None),  # a gang that comes back takes nothing over
         # Of an attempt that has ended an heir is sure, and its own gang begins none a second time.
-        (replace(OLD, ended=True), True, False, Mark(8, "me", "digits-1", "vm-b")),
-        (replace(OLD, ended=True), False, False, None),
+        (OLD._replace(ended=True), True, False, Mark(8, "me", "digits-1", "vm-b")),
+        (OLD._replace(ended=True), False, False, None),
         (Mark(2, "me", "digits-1", ended=True), False, False, Mark(3, "me", "digits-1", "vm-b")),
         (Mark(3, "me", "digits-1", ended=True), False, False, Mark(4, "me", "digits-1", "vm-b")),
     ],
@@ -83,16 +83,16 @@ def test_what_a_leader_writes_before_an_attempt(
     [
         (MINE, True),
         (None, False),
-        (replace(MINE, ended=True), False),
-        (replace(MINE, reserved=True), False),  # it never began
-        (replace(MINE, owner="other"), False),
-        (replace(MINE, attempt=4), False),
+        (MINE._replace(ended=True), False),
+        (MINE._replace(reserved=True), False),  # it never began
+        (MINE._replace(owner="other"), False),
+        (MINE._replace(attempt=4), False),
     ],
 )
 def test_only_its_owner_says_that_an_attempt_has_ended(
     found: Mark | None, is_written: bool
 ) -> None:
-    written = replace(MINE, ended=True) if is_written else None
+    written = MINE._replace(ended=True) if is_written else None
     assert fence.released(found, "me", 3) == written
     assert written is None or Mark.from_json(asdict(written)) == written
 

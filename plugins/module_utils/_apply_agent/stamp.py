@@ -74,6 +74,27 @@ class Watch:
     more: Sequence[str] = field(default=())
 
 
+def part_of(
+    watch: Watch, files: Iterable[str], trees: Iterable[str], records: Sequence[str]
+) -> Watch:
+    """Return what looks at these alone, as far as a look at everything would see them."""
+
+    def is_seen(path: str) -> bool:
+        shut = any(path != folder and _below(path, [folder]) for folder in watch.closed)
+        return path in watch.files or (_below(path, watch.trees) and not shut)
+
+    return Watch(
+        trees=list(filter(is_seen, trees)),
+        closed=watch.closed,
+        files=list(filter(is_seen, files)),
+        homes=(),
+        units=(),
+        records=records,
+        environments=(),
+        dotfiles=watch.dotfiles,
+    )
+
+
 @dataclass
 class Seen:
     """What a look has looked at, for the glances that follow it."""
@@ -131,7 +152,7 @@ def look(
     # A record that comes or goes changes its folder.
     seen.add("root", [pattern.rpartition("/")[0] for pattern in patterns])
     seen.mounts, seen.patterns = glance.mounts(), watch.units
-    seen.units = glance.units(watch.units)
+    seen.units = glance.units(watch.units) if watch.units else {}
     found.update({f"mount {point}": f"{text}{_WHEN}" for point, text in seen.mounts.items()})
     found.update({f"unit {name}": f"{text}{_WHEN}" for name, text in seen.units.items()})
     return found

@@ -80,9 +80,14 @@ def _take_for_applied(place: Place, before: Wish, after: Wish) -> None:
     write(place.known, json.dumps(known.record()))
 
 
-def look_again(place: Place, is_own: Callable[[str], bool]) -> None:
-    """Record the present state of these paths as the declared one."""
+def look_again(
+    place: Place, is_own: Callable[[str], bool], watch: Optional[stamp.Watch] = None
+) -> None:
+    """Record the present state of these paths as the declared one.
+
+    `watch` sees all of them; without it, everything is looked at.
+    """
     before: Dict[str, str] = read(place.stamp) or {}
     if before:
-        now = stamp.look(place.watch, before)
+        now = stamp.look(watch or place.watch, before)
         write(place.stamp, json.dumps(stamp.with_own(before, now, is_own)))

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .._apply_agent import stamp
 from .._apply_agent import version as apply_version
 from .._apply_agent.place import Place
 from .._host import snapshot
@@ -253,7 +254,9 @@ class Worker:
         own = {self.tree.record, self.tree.dest, str(self.place.noted), *definitions}
         below = f"{self.tree.releases}/"
         apply_version.look_again(
-            self.place, lambda path: path in own or f"{path}/".startswith(below)
+            self.place,
+            lambda path: path in own or f"{path}/".startswith(below),
+            stamp.part_of(self.place.watch, own, [self.tree.releases], [self.tree.record]),
         )
 
 

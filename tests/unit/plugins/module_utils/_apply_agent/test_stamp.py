@@ -239,3 +239,18 @@ def test_own_changes_are_taken_for_declared_and_no_others() -> None:
     now = {"/own": "b", "/own/new": "b", "/other": "b", "/other/new": "b"}
     kept = stamp.with_own(before, now, lambda path: path.startswith("/own"))
     assert kept == {"/own": "b", "/own/new": "b", "/other": "a", "/other/gone": "a"}
+
+
+def test_a_part_is_seen_as_in_a_look_at_everything(etc: Path) -> None:
+    record = etc / "record.json"
+    record.write_text(json.dumps({"path": str(etc / "sub"), "file": str(etc / "file")}))
+    whole = Watch(
+        trees=(str(etc),), closed=(str(etc / "closed"),), files=(), homes=(), units=("x",),
+        records=(str(etc / "*.json"),), environments=(),
+    )  # fmt: skip
+    own = {str(record), str(etc / "file"), str(etc / "closed" / "large"), "/elsewhere"}
+    part = stamp.part_of(whole, own, [str(etc / "sub"), str(etc / "closed" / "x")], [str(record)])
+    found = look(part)
+    wanted = {str(record), str(etc / "file"), str(etc / "sub"), str(etc / "sub" / "deep")}
+    assert found == {path: state for path, state in look(whole).items() if path in wanted}
+    assert set(found) == wanted

@@ -145,8 +145,30 @@ def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
         at += 0.01
     assert second.errors == []
     assert (tmp_path / "cache1/demo" / config.user / NAME).read_bytes() == DATA
-    first.close()
-    assert server.wait(20) is not None
+    heir = cache_of(config)
+    heir.take_over(first)
+    heir.look(102.0, idle=True)
+    assert (heir._server, server.poll()) == (server, None)
+    later = cache_of(config, key="cd" * 32)
+    later.take_over(heir)  # with another key none of them could ask it
+    assert (later._server, server.wait(20) is not None) == (None, True)
+
+
+def test_the_next_agent_begins_no_round_for_what_the_one_before_has_seen(
+    tmp_path: Path, lab: Objects
+) -> None:
+    config = config_of(tmp_path, lab)
+    first = cache_of(config)
+    terminal.give_cache_folder(config)
+    (tmp_path / "cache/demo" / config.user / NAME).write_bytes(DATA)
+    first.look(100.0, idle=False)
+    settled(first)
+    assert first._known == [NAME]
+    heir = cache_of(config)
+    heir.take_over(first)
+    heir.look(200.0, idle=False)
+    assert (heir._thread, heir._known) == (None, [NAME])
+    heir.close()
 
 
 def test_what_a_round_says_is_read_with_care(

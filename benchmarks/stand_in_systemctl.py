@@ -2,7 +2,7 @@
 """In place of systemctl on small machines, which have no systemd: what is asked for counts as done.
 
 It takes about as long as the real one, and shows what systemd would show: limits as they are
-declared, units as they were turned on or off. The agents of runs alone are started, told to reload,
+declared, units as they were turned on or off. The agents of runs alone are started, reloaded,
 and ended. benchmarks/pod.py and benchmarks/sync.py put it there.
 """
 
@@ -61,7 +61,7 @@ def start(unit: str) -> None:
             time.sleep(0.005)
         return
     os.setsid()
-    # Whoever asked waits until nothing has its output open.
+    # The caller waits until no process has its output open.
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
@@ -71,7 +71,7 @@ def start(unit: str) -> None:
 
 
 def of_run(verb: str, unit: str) -> None:
-    """Do what is asked for the agent of a run."""
+    """Do what the verb says with the agent of a run."""
     pid = pid_of(unit)
     if verb == "enable":
         WANTS.mkdir(exist_ok=True)

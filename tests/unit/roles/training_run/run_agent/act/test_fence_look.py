@@ -77,7 +77,7 @@ def test_an_answer_to_what_was_asked_before_an_attempt_is_none(process: Process)
 
 
 class Hand:
-    """Answers when it is told to, or fails."""
+    """Has the answer that a test gives it, or fails."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

@@ -63,7 +63,7 @@ class CompileCache:
             self._server, before._server, self._served = before._server, None, before._served
             self._known, self._last_fetched = before._known, before._last_fetched
             # A round that is on ends, and is begun again.
-            if before._thread is None:
+            if not before._helper.is_busy:
                 self._looked, self._stamp = before._looked, before._stamp
         before.close()
 

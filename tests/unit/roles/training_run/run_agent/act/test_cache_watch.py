@@ -167,7 +167,7 @@ def test_the_next_agent_begins_no_round_for_what_the_one_before_has_seen(
     heir = cache_of(config)
     heir.take_over(first)
     heir.look(200.0, idle=False)
-    assert (heir._thread, heir._known) == (None, [NAME])
+    assert (heir._helper.is_busy, heir._known) == (False, [NAME])
     heir.close()
 
 

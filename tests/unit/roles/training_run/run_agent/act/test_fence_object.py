@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -135,7 +134,7 @@ def test_the_helper_prints_what_the_object_says(lab: Objects, capsys: Any) -> No
         return dict(json.loads(capsys.readouterr().out))
 
     assert said(None) == {"mark": None, "error": ""}
-    claim = {"mark": asdict(MINE), "is_new": True, "is_sure": False}
+    claim = {"mark": MINE._asdict(), "is_new": True, "is_sure": False}
     assert said(claim)["mark"]["owner"] == "me"
     assert said(None)["mark"]["at"] == 0  # what an object says of times is not taken
     lab.refusal = (403, "no")

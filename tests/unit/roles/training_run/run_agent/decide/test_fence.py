@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 from run_agent.decide import fence
 from run_agent.decide.fence import ELSEWHERE, GO, TAKE_OVER, Claim, Mark
@@ -94,7 +92,7 @@ def test_only_its_owner_says_that_an_attempt_has_ended(
 ) -> None:
     written = MINE._replace(ended=True) if is_written else None
     assert fence.released(found, "me", 3) == written
-    assert written is None or Mark.from_json(asdict(written)) == written
+    assert written is None or Mark.from_json(written._asdict()) == written
 
 
 def test_where_the_object_is() -> None:
@@ -108,6 +106,6 @@ def test_where_the_object_is() -> None:
     [("attempt-7", "attempt-7"), ("", ""), (None, None), ("../x", None), ("attempt-07", None)],
 )
 def test_a_folder_to_restore_from_is_one_of_an_attempt(said: str, taken: str | None) -> None:
-    found = Mark.from_json({**asdict(OLD), "restore": said})
+    found = Mark.from_json({**OLD._asdict(), "restore": said})
     assert found is not None
     assert found.restore == taken

@@ -17,8 +17,7 @@ import pytest
 import requests
 from compute_client import BOOT, LINK, ComputeClient
 from emulator import Emulator, reservation_of_a_day
-from google.auth.credentials import AnonymousCredentials
-from googleapiclient.discovery import build
+from google_clients import discovered_compute
 
 ZONE, REGION = "us-central1-b", "us-central1"
 POLICY = f"projects/local-project/regions/{REGION}/resourcePolicies/square"
@@ -861,13 +860,7 @@ def test_spot_instances_are_preempted(slow: Compute, action: str, after: str) ->
 
 def test_google_api_python_client(compute: Compute) -> None:
     """Create, wait, list, delete: a flex-start instance and a slice, which gcloud does not know."""
-    service = build(
-        "compute",
-        "v1",
-        credentials=AnonymousCredentials(),
-        client_options={"api_endpoint": f"{compute.cloud.url}compute/v1/"},
-        static_discovery=True,
-    )
+    service = discovered_compute(compute.cloud)
     where = {"project": Emulator.project, "zone": ZONE}
 
     def done(request: Any) -> None:

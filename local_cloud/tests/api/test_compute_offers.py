@@ -19,8 +19,7 @@ import pytest
 import requests
 from discovery import COMPUTE, check, document, response_of
 from emulator import Emulator
-from google.auth.credentials import AnonymousCredentials
-from googleapiclient.discovery import build
+from google_clients import discovered_compute
 
 from tpu_local_cloud.model.shared.schema import document as ours
 
@@ -487,13 +486,7 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
 
 def test_google_api_python_client(cloud: Emulator) -> None:
     """Create, list, wait, delete; two calls in one request."""
-    service = build(
-        "compute",
-        "v1",
-        credentials=AnonymousCredentials(),
-        client_options={"api_endpoint": f"{cloud.url}compute/v1/"},
-        static_discovery=True,
-    )
+    service = discovered_compute(cloud)
     where = {"project": Emulator.project, "region": "us-central1"}
     begun = service.resourcePolicies().insert(**where, body=POLICY).execute()
     waiting = service.regionOperations().wait(**where, operation=begun["name"]).execute()

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from program import Gcloud
+from program import Gcloud, Run
 from recording import RecordingEmulator
 
 from tpu_local_cloud.commands.lifecycle import Cloud as LocalCloud
@@ -50,6 +50,22 @@ def cloud() -> Iterator[RecordingEmulator]:
     emulator = RecordingEmulator(delays=dict.fromkeys(DELAYS, 0.3))
     yield emulator
     emulator.stop()
+
+
+@pytest.fixture
+def run(cloud: RecordingEmulator, gcloud_program: str, tmp_path: Path) -> Run:
+    """Run gcloud; return what it printed."""
+    home = tmp_path / "home"
+    home.mkdir()
+    env = cloud.env(CLOUDSDK_CONFIG=str(tmp_path / "gcloud"), HOME=str(home))
+    gcloud = Gcloud(gcloud_program, env)
+
+    def run(*words: str, fails: bool = False) -> str:
+        done = gcloud.run(*words)
+        assert (done.returncode != 0) is fails, done.stdout + done.stderr
+        return done.stderr if fails else done.stdout
+
+    return run
 
 
 @pytest.fixture

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+# Runs gcloud with these words, and returns what it printed.
+Run = Callable[..., str]
 
 
 @dataclass(frozen=True)

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from emulator import Emulator
-from program import Gcloud
+from program import Run
 
 # In CI local_cloud/tests/api asks the same of these services by Google's own libraries.
 pytestmark = pytest.mark.night
 
-Run = Callable[..., str]
 ZONE = f"--zone={Emulator.zone}"
 TPU_VM = ("compute", "tpus", "tpu-vm")
 ACCOUNT = f"tpu-fleet@{Emulator.project}.iam.gserviceaccount.com"
-
-
-@pytest.fixture
-def run(cloud: Emulator, gcloud_program: str, tmp_path: Path) -> Run:
-    """Run gcloud; return what it printed."""
-    home = tmp_path / "home"
-    home.mkdir()
-    env = cloud.env(CLOUDSDK_CONFIG=str(tmp_path / "gcloud"), HOME=str(home))
-    gcloud = Gcloud(gcloud_program, env)
-
-    def run(*words: str, fails: bool = False) -> str:
-        done = gcloud.run(*words)
-        assert (done.returncode != 0) is fails, done.stdout + done.stderr
-        return done.stderr if fails else done.stdout
-
-    return run
 
 
 def shown(text: str) -> Any:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from emulator import Emulator
-from program import Gcloud
+from program import Run
 
 # In CI local_cloud/tests/api/test_buckets_client.py asks the same by Google's own library.
 pytestmark = pytest.mark.night
 
-Run = Callable[..., str]
 LIFECYCLE = {
     "rule": [
         {"action": {"type": "Delete"}, "condition": {"age": 7, "matchesPrefix": ["tmp/"]}},
@@ -23,19 +21,9 @@ LIFECYCLE = {
 
 
 @pytest.fixture
-def run(cloud: Emulator, gcloud_program: str, tmp_path: Path) -> Run:
+def run(run: Run) -> Run:
     """Run `gcloud storage`; return what it printed."""
-    home = tmp_path / "home"
-    home.mkdir()
-    env = cloud.env(CLOUDSDK_CONFIG=str(tmp_path / "gcloud"), HOME=str(home))
-    gcloud = Gcloud(gcloud_program, env)
-
-    def run(*words: str, fails: bool = False) -> str:
-        done = gcloud.run("storage", *words)
-        assert (done.returncode != 0) is fails, done.stdout + done.stderr
-        return done.stderr if fails else done.stdout
-
-    return run
+    return partial(run, "storage")
 
 
 def test_a_day_with_buckets(run: Run, tmp_path: Path) -> None:

@@ -64,6 +64,17 @@ def discovered(cloud: Emulator, version: str = "v2") -> Any:
     return service.projects().locations()
 
 
+def discovered_compute(cloud: Emulator) -> Any:
+    """Return the generic client of Compute Engine, built from its own discovery document."""
+    return build(
+        "compute",
+        "v1",
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": f"{cloud.url}compute/v1/"},
+        static_discovery=True,
+    )
+
+
 def wanted(accelerator_type: str = "v4-8") -> tpu_v2.Node:
     """Return a node to ask for."""
     return tpu_v2.Node(

@@ -9,12 +9,12 @@ import select
 import signal
 import sys
 import time
-from pathlib import Path
 from types import FrameType
 
 from run_agent.act import store
+from run_agent.act.definitions import key_of
 from run_agent.act.metadata import Watch
-from run_agent.decide.values import is_key, one_line
+from run_agent.decide.values import one_line
 from run_agent.talk import keys, systemd, wire
 from run_agent.talk.refusals import Refusals
 
@@ -61,7 +61,7 @@ class Agent:
         self._replaced = Replaced()
         self._watch = Watch(own.metadata, _METADATA)
         places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._keys = keys.Keys(_key(places.settings / "key"), places.state / "key.json")
+        self._keys = keys.Keys(key_of(places.settings / "key"), places.state / "key.json")
         self._bucket = MachinesBucket(own)
         self._lead = Lead(own, places, Queue(self._bucket), verified) if own.leads else None
         if own.leads and len(own.hosts) > 1:
@@ -231,14 +231,6 @@ class Agent:
         if self._woken in select.select([self._woken, *news], [], [], seconds)[0]:
             os.read(self._woken, 4096)
         self._replaced.take()
-
-
-def _key(path: Path) -> str:
-    """Return the key that the controller wrote; empty when there is none."""
-    with contextlib.suppress(OSError, ValueError):
-        text = path.read_text(encoding="ascii").strip()
-        return text if is_key(text) else ""
-    return ""
 
 
 def look_after(places: Places) -> int:

@@ -12,7 +12,8 @@ from run_agent.act import processes, store
 from run_agent.decide.values import one_line
 
 from .act import code
-from .act.install import CannotInstall, Verified
+from .act.code import CannotInstall
+from .act.install import Verified
 from .act.machine import Machine
 from .act.ruling import Answer, Ruling
 from .decide import duty as duties

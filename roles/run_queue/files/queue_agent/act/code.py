@@ -24,8 +24,8 @@ _SECONDS = 300.0
 _PROGRAM = Path(__file__).resolve().parents[2] / "tpu_fleet_queue.py"
 
 
-class CannotGet(Exception):
-    """Code that cannot be had; `final` says whether no machine could have it."""
+class CannotInstall(Exception):
+    """Why a run cannot be started here; `final` says whether no slice could start it."""
 
     def __init__(self, why: str, final: bool) -> None:
         super().__init__(why)
@@ -38,7 +38,7 @@ def folder_of(place: Path, run: str, sha: str, user: str) -> Path:
 
 
 def install(place: Path, run: str, sha: str, account: pwd.struct_passwd, queue: Queue) -> Path:
-    """Return the folder of a run's code, which is fetched unless it is there; raise CannotGet."""
+    """Return the folder of a run's code, fetched unless it is there; raise CannotInstall."""
     folder = folder_of(place, run, sha, account.pw_name)
     if not shared_places.is_folder_of(folder, account.pw_uid):
         data = _fetched(queue, sha)
@@ -52,9 +52,9 @@ def install(place: Path, run: str, sha: str, account: pwd.struct_passwd, queue: 
 def _fetched(queue: Queue, sha: str) -> bytes:
     data = queue.code(sha)
     if data is None:
-        raise CannotGet(f"code: {sha[:12]} is not in the bucket: submit the run again", True)
+        raise CannotInstall(f"code: {sha[:12]} is not in the bucket: submit the run again", True)
     if hashlib.sha256(data).hexdigest() != sha:
-        raise CannotGet(f"code: the archive is not {sha[:12]}: submit the run again", True)
+        raise CannotInstall(f"code: the archive is not {sha[:12]}: submit the run again", True)
     return data
 
 
@@ -70,10 +70,10 @@ def _unpacked(data: bytes, folder: Path, account: pwd.struct_passwd) -> None:
         done = as_user.run_as(account, words, seconds=_SECONDS)
         if done.code:
             said = done.err.decode("utf-8", "replace").strip().splitlines()
-            raise CannotGet(f"code: {said[-1] if said else 'it cannot be unpacked'}", True)
+            raise CannotInstall(f"code: {said[-1] if said else 'it cannot be unpacked'}", True)
         new.rename(folder)
     except as_user.UserError as error:
-        raise CannotGet(f"code: {error}", False) from None
+        raise CannotInstall(f"code: {error}", False) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             archive.unlink()

@@ -14,7 +14,8 @@ from ..decide.settings import Settings
 from ..shared._queue.bucket import NoAnswer
 from ..shared._queue.store import Queue
 from .bucket import MachinesBucket
-from .install import CannotInstall, Installed
+from .code import CannotInstall
+from .install import Installed
 from .units import CannotDo
 
 _PAUSE = 5.0  # after what could not be done

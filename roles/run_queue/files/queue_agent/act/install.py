@@ -25,15 +25,8 @@ from ..shared._queue.objects import Definition, Refused, definition_of
 from ..shared._queue.store import Queue
 from ..shared._roles.training_run.definition import CHECKPOINTS
 from . import code, signature
+from .code import CannotInstall
 from .units import CannotDo, Units
-
-
-class CannotInstall(Exception):
-    """Why a run cannot be started here; `final` says whether no slice could start it."""
-
-    def __init__(self, why: str, final: bool) -> None:
-        super().__init__(why)
-        self.final = final
 
 
 class Verified:
@@ -141,11 +134,8 @@ class Installed:
         if definition.code is None:
             return ""
         place, name = self._places.code, definition.name
-        try:
-            found = code.install(place, name, definition.code, account, queue)
-            code.prune(place, name)
-        except code.CannotGet as error:
-            raise CannotInstall(str(error), error.final) from None
+        found = code.install(place, name, definition.code, account, queue)
+        code.prune(place, name)
         return str(found)
 
     def _write(self, definition: Definition, order: Order, workdir: str) -> None:

@@ -18,11 +18,11 @@ def load(path: Path, secrets: bool = True) -> Config:
         return parse(public, {})
     secret = path.with_suffix(".env.json")
     env = json.loads(secret.read_text(encoding="utf-8")) if secret.exists() else {}
-    return parse(public, env, _texts_of_sets(public), _key(path.with_suffix(".key")))
+    return parse(public, env, _texts_of_sets(public), key_of(path.with_suffix(".key")))
 
 
-def _key(path: Path) -> str:
-    """Return the gang's key that the controller wrote; empty when there is none."""
+def key_of(path: Path) -> str:
+    """Return the key that the controller wrote; empty when there is none."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, ValueError):

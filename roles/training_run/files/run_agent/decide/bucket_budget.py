@@ -48,11 +48,6 @@ def dollars(lists: int, gets: int) -> float:
     return lists * LIST_DOLLARS + gets * GET_DOLLARS
 
 
-def fence_dollars(every: float = FENCE_SECONDS) -> float:
-    """Return what a month of reads of the fence costs, one every so many seconds."""
-    return dollars(0, 1) * MONTH / every
-
-
 def pause(spent: float, dollars_a_month: float, least: float, failures: int = 0) -> float:
     """Return the seconds from one look to the next.
 

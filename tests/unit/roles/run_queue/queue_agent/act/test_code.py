@@ -72,7 +72,7 @@ def test_it_is_unpacked_once_into_a_folder_of_the_user(tmp_path: Path) -> None:
 def test_an_archive_that_is_none_or_leads_out_is_refused_for_good(
     tmp_path: Path, data: bytes | None
 ) -> None:
-    with pytest.raises(code.CannotGet) as error:
+    with pytest.raises(code.CannotInstall) as error:
         install(tmp_path / "place", data)
     assert error.value.final
     assert list((tmp_path / "place").glob("*/*/*")) == []
@@ -80,7 +80,7 @@ def test_an_archive_that_is_none_or_leads_out_is_refused_for_good(
 
 
 def test_what_has_another_hash_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(code.CannotGet, match="the archive is not"):
+    with pytest.raises(code.CannotInstall, match="the archive is not"):
         install(tmp_path, archive({"a": "b"}), "f" * 64)
 
 

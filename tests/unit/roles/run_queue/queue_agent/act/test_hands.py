@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from queue_agent.act import hands as module
+from queue_agent.act.code import CannotInstall
 from queue_agent.act.hands import Hands
-from queue_agent.act.install import CannotInstall
 from queue_agent.decide.member import INSTALL
 from queue_agent.decide.messages import RUN, Order
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from queue_agent.act.install import CannotInstall, Installed
+from queue_agent.act.code import CannotInstall
+from queue_agent.act.install import Installed
 from queue_agent.decide.messages import RUN, Order
 from queue_agent.decide.settings import Places
 from queue_agent.shared._queue.objects import Definition

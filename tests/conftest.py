@@ -9,6 +9,7 @@ import pytest
 from garbage import pytest_collection, pytest_collection_finish  # noqa: F401 - hooks
 from hypothesis import settings
 from json_forms import forms_are_kept  # noqa: F401 - a fixture
+from object_server import lab  # noqa: F401 - a fixture
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start:
 # the tests that press it would wait forever.

@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pytest
+
 TOKEN = "ya29.of-the-machine"
 
 
@@ -203,3 +205,10 @@ def serving(objects: Objects) -> Iterator[Objects]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def lab() -> Iterator[Objects]:
+    """Give a test a bucket of this name, without objects."""
+    with serving(Objects()) as objects:
+        yield objects

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from object_server import TOKEN, Objects, serving
+from object_server import TOKEN, Objects
 
 harness = sys.modules["run_agent_harness"]
 Make = Callable[..., list[Any]]
 FOR_EVER = "exec sleep 1000"
 AT = 1_700_000_000.5
 OFTEN = {**harness.TIMING, "bucket": 0.3, "bucket_dollars": 1e6, "fence_in_bucket": 0.5}
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def given(lab: Objects, **more: Any) -> dict[str, Any]:

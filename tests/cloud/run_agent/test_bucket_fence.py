@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from object_server import Objects, serving
+from object_server import Objects
 
 harness = sys.modules["run_agent_harness"]
 Make = Callable[..., list[Any]]
@@ -22,12 +22,6 @@ EVERY = 1.0
 TIMING = {**harness.TIMING, "bucket": 0.3, "bucket_dollars": 1e6, "fence_in_bucket": EVERY}
 FENCE = "digits/.tpu-fleet-attempt.demo"
 AT = 1_700_000_000.5
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def given(lab: Objects, **more: Any) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core import archive
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
@@ -11,13 +9,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import Goog
 from ansible_collections.tpu.fleet.plugins.module_utils._google.archive import RunArchive
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from archives import FIRST, log, part, put
-from object_server import Objects, serving
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
+from object_server import Objects
 
 
 def archive_of(objects: Objects, bucket: str = "lab") -> RunArchive:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._google import checkpoints
@@ -12,15 +10,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._google.checkpoints impo
     CheckpointFolder,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
-from object_server import Objects, serving
+from object_server import Objects
 
 AT = 1_700_000_000.0
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def folder_of(objects: Objects, bucket: str = "lab", prefix: str = "digits/") -> CheckpointFolder:

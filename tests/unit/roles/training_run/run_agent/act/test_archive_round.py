@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from object_server import Objects, serving
+from object_server import Objects
 from run_agent.act import archive_round, user_files
 from run_agent.decide import archive
 from run_agent.decide.archive import Joined, Life, Thing, frames_of
 
 PREFIX = "all/digits/solo/solo/L/"
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 class Machine:

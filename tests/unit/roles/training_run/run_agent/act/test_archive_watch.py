@@ -5,24 +5,17 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from object_server import Objects, serving
+from object_server import Objects
 from run_agent.act import archive_watch, installed
 from run_agent.act.archive_watch import Archive
 from run_agent.act.hand import Hand
 from run_agent.decide.config import Config, Paths, Timing, parse
 from run_definition import PUBLIC
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def config_of(folder: Path, lab: Objects, **more: Any) -> Config:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from object_server import Objects, serving
+from object_server import Objects
 from run_agent.act import bucket_look, bucket_requests
 from run_agent.decide import program_words
 
 AT = 1_700_000_000.0
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def look(objects: Objects, known: Any = None, **more: str) -> dict[str, Any]:

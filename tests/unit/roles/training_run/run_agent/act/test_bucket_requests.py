@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
-from object_server import TOKEN, Objects, serving
+from object_server import TOKEN, Objects
 from run_agent.act import bucket_requests
 from run_agent.act.bucket_requests import Bucket, CannotLook
 
 NAME = "digits/.tpu-fleet-attempt.digits"
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def bucket_of(lab: Objects, storage: str = "", name: str = "lab") -> Bucket:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from object_server import Objects, serving
+from object_server import Objects
 from run_agent.act import bucket_watch, installed
 from run_agent.act.bucket_watch import BucketWatch, typed
 from run_agent.decide import bucket_budget
@@ -24,12 +24,6 @@ Make = Callable[..., BucketWatch]
 def config_of(**more: Any) -> Config:
     config = parse({**PUBLIC, "user": getpass.getuser(), "worker": 0, "metadata": ""}, {})
     return replace(config, checkpoint_dir="gs://lab/digits", **more)
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def looked(watch: BucketWatch, now: float, running: bool = True) -> None:

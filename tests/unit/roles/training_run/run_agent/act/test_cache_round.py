@@ -5,23 +5,15 @@ from __future__ import annotations
 import random
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from object_server import Objects, serving
+from object_server import Objects
 from run_agent.act import cache_round
 from run_agent.decide import compile_cache
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 PREFIX = "all/demo/compile-cache/demo/"
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def name_of(letter: str) -> str:

@@ -6,13 +6,12 @@ import getpass
 import json
 import socket
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from object_server import Objects, serving
+from object_server import Objects
 from run_agent.act import helper, terminal
 from run_agent.act.cache_watch import CompileCache
 from run_agent.act.hand import Hand
@@ -22,12 +21,6 @@ from run_definition import PUBLIC
 KEY = "ab" * 32
 NAME = f"jit_step-{'0f' * 32}-cache"
 DATA = zlib.compress(b"code" * 1000)
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def config_of(folder: Path, lab: Objects, **more: Any) -> Config:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from object_server import Objects, serving
+from object_server import Objects
 from run_agent.act import restore_search
 from run_agent.act.bucket_requests import CannotLook
 
 AT = 1_700_000_000.0
-
-
-@pytest.fixture
-def lab() -> Iterator[Objects]:
-    with serving(Objects()) as objects:
-        yield objects
 
 
 def place(lab: Objects, prefix: str = "digits/") -> dict[str, Any]:

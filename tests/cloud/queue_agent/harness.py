@@ -20,7 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
 from submitters import PROGRAMS, MachinesBucket, Person, Queue, Seen, archive, objects, parse
+from waiting import PATIENCE, wait_until
 
 KEY = "ab" * 32
 RUNS = ("one", "two", "three", "four")
@@ -30,7 +32,6 @@ OTHER = "nobody" if os.getuid() == 0 else ME
 """One who is not root."""
 PYTHON = "/usr/bin/python3"
 """As on a machine; other users may start it too."""
-PATIENCE = 120.0
 SYSTEMCTL = """\
 #!{python} -I
 import os, pathlib, signal, subprocess, sys, time
@@ -64,24 +65,6 @@ elif command == "stop" and pid():
     while pid() and "--no-block" not in sys.argv:
         time.sleep(0.02)
 """
-
-
-def wait_until(look: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """Return the first true answer."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        answer = look()
-        if answer:
-            return answer
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not come true within {seconds} s")
-
-
-def free_port() -> int:
-    """Return a port that is free."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 class Worker:
@@ -242,7 +225,7 @@ class Lab:
     ) -> list[Worker]:
         """Make a slice, with more settings; `declares` returns those of one worker, by its root."""
         hosts = [f"127.0.0.{number + 2}" for number in range(workers)]
-        port = free_port()
+        port = free_port("")
         made = []
         for number in range(workers):
             root = self.base / f"{name}{number}"

@@ -9,12 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from run_definition import USUAL
+from waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "roles/training_run/files/tpu_fleet_run.py"
@@ -24,21 +24,6 @@ HOSTS = ("127.0.0.2", "127.0.0.3")
 KEY = "ab" * 32
 TIMING = {"tick": 0.1, "lost": 20.0, "restart_delay": 0.1}
 SOON_LOST = {**TIMING, "lost": 10.0}
-PATIENCE = 180.0
-# From one look to the next, so many times as long as the look took.
-LOOKS = 4.0
-
-
-def wait_until(look: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """Return the first true answer."""
-    deadline = time.monotonic() + seconds
-    while (begun := time.monotonic()) < deadline:
-        answer = look()
-        if answer:
-            return answer
-        # A look at a whole archive would else keep the core from what it waits for.
-        time.sleep(max(0.05, LOOKS * (time.monotonic() - begun)))
-    raise AssertionError(f"{what} did not come true within {seconds} s")
 
 
 class Worker:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pwd
-import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,10 @@ from data_origin import TOKEN, DataOrigin, serving
 from dataset_agent.act.dataset_place import Place, lacking
 from dataset_agent.agent import Agent
 from dataset_agent.decide.config import Config, Dataset
+from ports import free_port
 
 ID = "0123456789abcdef"
 ME = pwd.getpwuid(os.getuid())
-
-
-def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
 
 
 class Slice:

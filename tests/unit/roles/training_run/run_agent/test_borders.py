@@ -22,6 +22,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import evidence_of
 from object_server import Objects, serving
+from ports import free_port
 from run_agent import agent
 from run_agent.act import (
     child,
@@ -227,8 +228,7 @@ def test_a_compilation_cache_is_the_work_of_its_user(place: Path, hands: hand.Ha
     secret.write_bytes(whole)
     secret.chmod(0o600)
     own, link, name = (f"jit_{word}-{'0f' * 32}-cache" for word in ("own", "link", "name"))
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     with serving(Objects()) as lab:
         run = made(
             place, hosts=["127.0.0.1", "127.0.0.2"], peer_port=3, port=port, archive="gs://lab/all",
@@ -569,9 +569,7 @@ def test_the_agent_listens_anew_when_nobody_listens(
 ) -> None:
     """Whatever ended the thread, the port is free and the gang is reached again."""
     hosts = ["127.0.0.2", "127.0.0.3"]
-    with socket.socket() as probe:
-        probe.bind((hosts[0], 0))
-        port = int(probe.getsockname()[1])
+    port = free_port(hosts[0])
     run = made(place, hosts=hosts, port=port)
     one = agent.Agent.__new__(agent.Agent)
     one.config, one.leader, one.refusals = run, Leader(run), refusals.Refusals()

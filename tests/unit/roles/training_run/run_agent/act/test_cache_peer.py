@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from run_agent.act import installed
 from run_agent.act.cache_peer import Offer, Peer
 from run_agent.act.file_server import FileServer
@@ -83,8 +84,7 @@ def test_a_stranger_at_the_port_can_only_refuse(answer: bytes) -> None:
 
 def test_the_server_ends_with_its_agent(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(DATA)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     order = {
         "host": "127.0.0.1", "port": port, "peers": ["127.0.0.1"], "folder": str(tmp_path),
         "key": KEY,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import socket
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from object_server import Objects
+from ports import free_port
 from run_agent.act import helper, terminal
 from run_agent.act.cache_watch import CompileCache
 from run_agent.act.hand import Hand
@@ -26,10 +26,8 @@ DATA = zlib.compress(b"code" * 1000)
 def config_of(folder: Path, lab: Objects, **more: Any) -> Config:
     config = parse({**PUBLIC, "user": getpass.getuser(), "worker": 0}, {})
     paths = Paths(folder / "state", folder / "r", folder / "log/run.log", cache=folder / "cache")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     given = {
-        "archive": "gs://lab/all", "storage": lab.url, "metadata": "", "port": port,
+        "archive": "gs://lab/all", "storage": lab.url, "metadata": "", "port": free_port(),
         "hosts": ["127.0.0.1", "127.0.0.3"], "compile_cache_bytes": 10**6,
     }  # fmt: skip
     return replace(config, paths=paths, **{**given, **more})

@@ -82,11 +82,11 @@ class Worker:
         )
         memory = status.reached(memory, program_words.said(wrote), time.time())
         said = {name: program_words.said_figure(wrote, name) for name in program_words.FIGURES}
-        shown: dict[str, Any] = {"reason": "", "problems": [], "agent_pid": 7, "dropped": 0}
+        shown: dict[str, Any] = {"reason": "", "problems": [], "agent_pid": 7}
         return status.compose(
             config.parse(PUBLIC, {}),
             status.with_figures(memory, said),
-            **{**shown, "peers": None, "chips": watch.found},
+            **{**shown, "log_dropped_bytes": 0, "chips": watch.found},
         )
 
     def answers(self) -> Answers:

@@ -253,49 +253,18 @@ def remember(memory: Memory, order: Order | None, definition: str) -> Memory:
     )
 
 
-def compose(
-    config: Config,
-    memory: Memory,
-    *,
-    reason: str,
-    problems: list[str],
-    agent_pid: int,
-    dropped: int,
-    peers: list[dict[str, Any]] | None,
-    failures: int | None = None,
-    last_words: str = "",
-    queue: dict[str, Any] | None = None,
-    bucket: dict[str, Any] | None = None,
-    archive: dict[str, Any] | None = None,
-    cache: dict[str, Any] | None = None,
-    chips: dict[str, Any] | None = None,
-    bad_chips: dict[str, Any] | None = None,
-    stand_out: list[str] | None = None,
-) -> dict[str, Any]:
-    """Return the status file's content."""
-    shown = dict(
+def compose(config: Config, memory: Memory, **seen: Any) -> dict[str, Any]:
+    """Return the status file's content; `seen` is what else the agent shows, by its names there."""
+    return dict(
         asdict(memory),
+        **seen,
         run=config.run,
-        reason=reason,
-        queue=queue,
-        bucket=bucket,
-        archive=archive,
-        compile_cache=cache,
-        chips=chips,
-        bad_chips=bad_chips,
-        stand_out=stand_out or [],
         loss_trouble=memory.loss_watch.get("trouble"),
         definition=config.definition,
         user=config.user,
         worker=config.worker,
         workers=config.workers,
         log_path=str(config.paths.log),
-        log_dropped_bytes=dropped,
         checkpoint_dir=config.checkpoint_dir,
         attach=f"tmux attach -t {config.run}",
-        problems=problems,
-        agent_pid=agent_pid,
     )
-    if peers is not None:
-        shown.update(peers=peers, failures=failures, last_words=last_words)
-    return shown

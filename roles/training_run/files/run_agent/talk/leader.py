@@ -232,6 +232,10 @@ class Leader:
         own = [line for line in lines if line.strip() and not line.startswith("--- tpu-fleet")]
         return one_line(own[-1], 300) if own else ""
 
+    def shown(self) -> dict[str, Any]:
+        """Return what the status of this worker alone says, of the gang."""
+        return {"peers": self.peers(), "failures": self.failures(), "last_words": self.last_words()}
+
     def peers(self) -> list[dict[str, Any]]:
         """Return what is known of each worker, for the status file."""
         with self._lock:

@@ -61,6 +61,8 @@ EXTREME = [
     float("inf"), "x", "\ud800", "x" * 10**5, [], [[]], {}, None,
 ]  # fmt: skip
 
+SEEN: dict[str, Any] = {"reason": "", "problems": [], "agent_pid": 7, "log_dropped_bytes": 0}
+
 
 @pytest.mark.parametrize("value", EXTREME, ids=range(len(EXTREME)))
 def test_whatever_a_user_writes_the_controller_accepts_the_status(value: Any) -> None:
@@ -81,14 +83,7 @@ def test_whatever_a_user_writes_the_controller_accepts_the_status(value: Any) ->
         tokens_per_second=program_words.said_figure(written, "tokens_per_second"),
         mfu=program_words.said_figure(written, "mfu"),
     )
-    shown: dict[str, Any] = {
-        "reason": "",
-        "problems": [],
-        "agent_pid": 7,
-        "dropped": 0,
-        "peers": None,
-    }
-    composed = status.compose(config.parse(PUBLIC, {}), memory, **shown)
+    composed = status.compose(config.parse(PUBLIC, {}), memory, **SEEN)
     (run,) = worker_words.runs_of("w", json.dumps([json.loads(json.dumps(composed))]))
     assert run.state != worker_words.REFUSED, run.reason
 
@@ -96,14 +91,7 @@ def test_whatever_a_user_writes_the_controller_accepts_the_status(value: Any) ->
 def test_the_end_is_remembered_for_this_definition_only() -> None:
     memory = status.remember(STARTED, Order("succeeded", 2, "def", "id"), "def")
     assert memory.ended == "succeeded"
-    told: dict[str, Any] = {
-        "reason": "",
-        "problems": [],
-        "agent_pid": 7,
-        "dropped": 0,
-        "peers": None,
-    }
-    shown = status.compose(config.parse(PUBLIC, {}), memory, **told)
+    shown = status.compose(config.parse(PUBLIC, {}), memory, **SEEN)
     definition = shown["definition"]
     assert status.Memory.from_json(shown, definition) == memory
     assert status.Memory.from_json(shown, "another").ended == ""

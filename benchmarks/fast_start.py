@@ -30,7 +30,8 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 sys.path.insert(0, str(ROOT / "tests" / "cloud" / "run_agent"))
 
 from example_python import example_python
-from harness import Worker, clean_up, wait_until
+from harness import Worker, clean_up
+from waiting import wait_until
 
 COLD, WITHOUT, WITH = "first attempt", "restart without", "restart with cache"
 PARTS = ("prepare", "import", "compile", "first_step")

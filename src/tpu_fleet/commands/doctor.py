@@ -79,7 +79,7 @@ def doctor(
 
     \b
       tpu-fleet doctor
-      tpu-fleet doctor --limit pair --fix
+      tpu-fleet doctor --limit pair-w1 --fix
     """
     try:
         with waiting_for("Checking the fleet and its workers"):

@@ -6,9 +6,22 @@ from typing import Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.drill import DRILLS
+from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 
-from ..workers.inventory.names import NameOf
+from ..workers.inventory.names import NameOf, no_such
+from ..workers.inventory.read import PlayError, read_inventory
+from ..workers.sync.declared import declared_runs
 from .playbook import How, playbook_options, run_playbook
+
+
+def check_run(run: str) -> None:
+    """Refuse a run that the fleet file does not declare, before the playbook begins."""
+    try:
+        names = [str(one["name"]) for one in declared_runs(read_inventory())]
+    except (PlayError, InventoryError) as error:
+        raise click.ClickException(str(error)) from error
+    if run not in names:
+        raise click.ClickException(no_such("declared run", run, names))
 
 
 @click.command()
@@ -51,6 +64,7 @@ def drill(
 
     It runs the playbook tpu.fleet.drill.
     """
+    check_run(run)
     asked: dict[str, Any] = {
         "fleet_run": run,
         **({"fleet_drills": ",".join(drills)} if drills else {}),

@@ -16,6 +16,7 @@ from ..workers.inventory.read import read_inventory
 from ..workers.report import Report
 from .options import option_slice, option_verbose
 from .playbook import Ended, How, run_playbook, show_failures
+from .slices import check_slices
 from .submit import explained
 
 NOTHING, ERROR, SOMETHING = Exit.DONE, Exit.FAILED, Exit.UNKNOWN
@@ -76,6 +77,7 @@ def plan(
 
     It is the playbook tpu.fleet.site in check mode.
     """
+    check_slices(slices)
     how = How(check=True, verbose=verbose).limited_to(slices)
     variables = {"fleet_only": list(slices)} if slices else None
     ended = run_playbook("site", how, variables, go_on="tpu-fleet plan", quiet=True)

@@ -58,8 +58,9 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise SubmitError(
-            f"--file {path}: it cannot be read: {error}. Write a run, or a list"
+            f"--file {path}: it cannot be read: {why}. Name a file with a run, or a list of runs"
         ) from error
     entries = found if isinstance(found, list) else [found]
     places = [

@@ -25,6 +25,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables
 from ..workers.ask.worker_program import port_command
+from ..workers.inventory.names import no_such
 from ..workers.inventory.read import PlayError
 from ..workers.play import Event, fact_of, play, problem_of
 from .options import option_limit
@@ -114,8 +115,8 @@ def choose(services: Sequence[Served], name: str) -> Served:
     if running:
         names = ", ".join(f"{one.name}.{one.host}" for one in running)
         raise click.ClickException(f"There are several: choose one of {names}.")
-    names = ", ".join(sorted({one.name for one in services})) or "nothing at all"
-    raise click.ClickException(f"No host serves {name}. There is {names}.")
+    names = sorted({one.name for one in services})
+    raise click.ClickException(no_such("notebook, board or dashboard", name, names))
 
 
 def free_port(wanted: int) -> int:
@@ -369,7 +370,9 @@ def tunnel(
         if services:
             print_tables(wide_console(), table_of(services))
         else:
-            click.echo("No host serves anything.")
+            click.echo(
+                "No host serves anything. Declare it in the fleet file: fleet_notebooks, fleet_boards."
+            )
         return
     service = choose(services, name)
     token = ""

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -98,7 +99,9 @@ def _matching(pattern: str, names: set[str], groups: Mapping[str, Sequence[str]]
         if not found and group in groups:
             raise click.ClickException(f"{name} is a slice; its workers are the group {group}.")
         if not found and sign != "!":
-            raise click.ClickException(f"No worker and no group is called {name}.")
+            near = get_close_matches(name, [*names, *groups], n=1)
+            meant = f" Did you mean {near[0]}?" if near else " See tpu-fleet status."
+            raise click.ClickException(f"No worker and no group is called {name}.{meant}")
         if sign == "!":
             gone |= found
         elif sign == "&":

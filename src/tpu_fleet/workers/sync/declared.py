@@ -133,7 +133,7 @@ def _ask(known: Known, names: Sequence[str]) -> Declared:
 
 
 def _read(inventory: Inventory, known: Known, names: Sequence[str]) -> Declared:
-    runs = _named(inventory.of_role("localhost", "training_run", _RUNS), names)
+    runs = _named(declared_runs(inventory), names)
     tree = _tree_of(runs)
     slices = list(dict.fromkeys(name for run in runs for name in run["slices"]))
     settings = json.loads(inventory.of_role("localhost", "code_checkout", _TREES))
@@ -168,8 +168,14 @@ def _groups(slices: Sequence[str]) -> set[str]:
     return {group_name("", name) for name in slices}
 
 
-def _named(declared_runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Any]:
-    known = {str(run["name"]): run for run in declared_runs}
+def declared_runs(inventory: Inventory) -> list[Mapping[str, Any]]:
+    """Return the runs of the fleet file, with all their keys."""
+    found: list[Mapping[str, Any]] = inventory.of_role("localhost", "training_run", _RUNS)
+    return found
+
+
+def _named(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Any]:
+    known = {str(run["name"]): run for run in runs}
     for name in names:
         if name not in known:
             raise click.ClickException(no_such("run", name, list(known)))

@@ -104,6 +104,8 @@ def test_runs_of_a_file(lab: FleetInMemory, tmp_path: Path) -> None:
     assert "runs.yml[0].nam = 'x': is not a known key. Did you mean name?" in done.stderr
     (tmp_path / "runs.yml").write_text("a: [")
     assert "it cannot be read" in said("--file", str(tmp_path / "runs.yml")).stderr
+    said_of = said("--file", str(tmp_path / "none.yml")).stderr
+    assert "none.yml: it cannot be read: No such file or directory. Name a file with" in said_of
 
 
 def test_without_a_key_nothing_is_submitted(lab: FleetInMemory, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_it_is_found(name: str) -> None:
     ("services", "name", "words"),
     [
         ([NOTEBOOK, RAY], "notebook-b", "There is notebook-a, ray"),
-        ([], "ray", "nothing at all"),
+        ([], "ray", "none at all"),
         ([RAY, dataclasses.replace(RAY, host="pair-w0")], "ray", "one of ray.solo, ray.pair-w0"),
         ([dataclasses.replace(RAY, enabled=False)], "ray", "not enabled"),
     ],

@@ -58,7 +58,8 @@ def test_who_is_meant(slices: list[str], pattern: str | None, wanted: str) -> No
     ("slices", "pattern", "says"),
     [
         (["trio"], None, "There is no slice trio. There is pair, pod, solo."),
-        ([], "nobody", "No worker and no group is called nobody."),
+        ([], "nobody", "No worker and no group is called nobody. See tpu-fleet status."),
+        ([], "pair-w9", "No worker and no group is called pair-w9. Did you mean pair-w2?"),
         ([], "pair", "pair is a slice; its workers are the group tpu_slice_pair."),
         ([], "all,!pair", "pair is a slice; its workers are the group tpu_slice_pair."),
         (["solo"], "pair-w0", "This selects no worker."),

@@ -370,9 +370,7 @@ def tunnel(
         if services:
             print_tables(wide_console(), table_of(services))
         else:
-            click.echo(
-                "No host serves anything. Declare it in the fleet file: fleet_notebooks, fleet_boards."
-            )
+            click.echo("No host serves anything. Declare fleet_notebooks or fleet_boards for that.")
         return
     service = choose(services, name)
     token = ""

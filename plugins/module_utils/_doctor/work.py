@@ -276,7 +276,7 @@ CHECKS: Tuple[Check, ...] = (
             "bad": Case(
                 FAIL,
                 "the chips did not initialise in {times} starts of run {run}: {said}",
-                "Recreate the slice: tpu-fleet slice delete, then tpu-fleet apply; or let the "
+                "Recreate the slice: tpu-fleet slice delete NAME, then tpu-fleet apply; or let the "
                 "watcher do it (on_bad_chips, docs/gang.md).",
             ),
         },

@@ -264,13 +264,13 @@ class Fleet:
             raise BadRequest(
                 f"bad_chips names {', '.join(sorted({*fleet.bad_chips} - may))}, which does not "
                 "say on_bad_chips: recreate.",
-                remedy="Say so in fleet_slices, or use tpu-fleet slice delete.",
+                remedy="Say so in fleet_slices, or use tpu-fleet slice delete NAME.",
             )
         kept = sorted(name for name in finish if ends.get(name, KEEP) == KEEP)
         if kept:
             raise BadRequest(
                 f"{', '.join(kept)} cannot be put to rest: no slice of that name says on_finish.",
-                remedy="Set on_finish to stop or delete, or use tpu-fleet slice delete.",
+                remedy="Set on_finish to stop or delete, or use tpu-fleet slice delete NAME.",
             )
         for one in slices:
             for place in one.candidates:

@@ -136,5 +136,5 @@ def absent(run: str, answers: list[dict[str, Any]], succeeded: bool) -> str:
     nowhere = ", ".join(sorted(set.intersection(*lacking))) if succeeded else ""
     return nowhere and (
         f"{run} has finished and left no {nowhere}. Correct `results` of the run; "
-        "or fetch by hand what it left, then: tpu-fleet slice delete"
+        "or fetch by hand what it left, then: tpu-fleet slice delete NAME"
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown_text
 
+from .inventory.read import in_words
 from .play import Event, plain, problem_of
 
 AROUND = ("tpu.fleet.around", "tpu.fleet.github_key", "tpu.fleet.self_setup")
@@ -205,7 +206,8 @@ class Report:
 
     def reason(self) -> str:
         """Return why the playbook failed where no task says so: what Ansible printed last."""
-        return "\n".join(text for text in self.output if "ERROR" in text or "rror:" in text)
+        found = [text for text in self.output if "ERROR" in text or "rror:" in text]
+        return in_words("\n".join(found))
 
 
 def grouped(failures: Iterable[Failure]) -> list[tuple[list[str], str]]:

@@ -30,6 +30,10 @@ def require_fleet() -> None:
         raise NoFleetError(missing)
 
 
+NO_HOSTS = "Specified inventory, host pattern and/or --limit leaves us with no hosts to target."
+NO_HOSTS_MEANS = "--limit: no worker and no group is called so. See tpu-fleet status."
+
+
 def read_inventory(fresh: bool = False) -> Inventory:
     """Return the inventory of this folder, read in this process; if fresh, not from a cache."""
     require_fleet()
@@ -52,4 +56,9 @@ def reason_of(said: str) -> str:
         re.sub(r"\x1b\[[0-9;]*m", "", said),
         re.MULTILINE,
     )
-    return found[1] if found else ""
+    return in_words(found[1]) if found else ""
+
+
+def in_words(text: str) -> str:
+    """Return an error of Ansible's in the form of this program's, and what to do about it."""
+    return text.replace("[ERROR]: ", "Error: ").replace(NO_HOSTS, NO_HOSTS_MEANS)

@@ -134,3 +134,11 @@ def test_a_refusal_after_a_change_is_a_failure() -> None:
     report = Report(failures=[Failure("localhost", REFUSAL)])
     applied(report, "pair-w0")
     assert not report.refused
+
+
+def test_what_ansible_refuses_is_said_as_this_program_says_it() -> None:
+    limit = "[ERROR]: Specified inventory, host pattern and/or --limit leaves us with no hosts "
+    report = Report(output=["other", f"{limit}to target."])
+    assert report.reason() == (
+        "Error: --limit: no worker and no group is called so. See tpu-fleet status."
+    )

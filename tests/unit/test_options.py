@@ -86,6 +86,21 @@ def test_options_with_one_name_are_one_option() -> None:
     assert different == {}
 
 
+def test_what_is_the_name_of_something_in_the_fleet_is_completed() -> None:
+    named = re.compile(r"\b(RUN|SLICE|HOST|PERSON)\b")
+    without = {
+        f"{' '.join(words)} {one.name}"
+        for words, command in walked()
+        if words[:1] not in [(one,) for one in OTHERS]
+        for one in command.params
+        if named.search(
+            one.metavar or (str(one.name).upper() if one.param_type_name == "argument" else "")
+        )
+        and not isinstance(one.type, NameOf)
+    }
+    assert without == set()
+
+
 def test_short_names_are_of_one_option() -> None:
     shorts: dict[str, set[str]] = {}
     for long, those in found().items():

@@ -23,7 +23,7 @@ from ..show.console import say, wide_console
 from ..show.figures import amount
 from ..show.spent import first_step_after, shares_text, start_text
 from ..show.table import Column, Table, print_tables
-from ..workers.inventory.names import no_such
+from ..workers.inventory.names import NameOf, no_such
 from .runs import USE, use_cells, use_described
 from .since import FORMS, moment
 
@@ -150,7 +150,7 @@ def events_table(rows: Sequence[Happening], now: float) -> Table:
 )
 @click.option("--bad", is_flag=True, help="Only what went wrong.")
 @option_json()
-@click.argument("wanted", nargs=-1, metavar="[RUN|SLICE]...")
+@click.argument("wanted", type=NameOf("runs submitted slices"), nargs=-1, metavar="[RUN|SLICE]...")
 def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, ...]) -> None:
     """Show what happened: a verdict, runs, interruptions, events.
 

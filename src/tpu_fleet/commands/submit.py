@@ -89,6 +89,7 @@ def wanted_in(path: Path, defaults: Wanted) -> list[Wanted]:
     "--on",
     multiple=True,
     metavar="TYPE|SLICE",
+    type=NameOf("slices"),
     help="Only on these accelerator types or slices. [default: all that serve the queue]",
 )
 @click.option(

@@ -62,8 +62,13 @@ def test_hold_grant_suspend_and_fail(cloud: Emulator) -> None:
 
 
 def test_what_cannot_be_meant_is_said(cloud: Emulator) -> None:
-    assert "there is no queued resource q" in run("suspend", "q", fails=True).output
+    nothing = "there is no queued resource q; there is none at all"
+    assert nothing in run("suspend", "q", fails=True).output
     create(cloud)
+    assert "there is no queued resource x; there is q" in run("suspend", "x", fails=True).output
+    # The words of a person, and neither an address nor a class of Python's.
+    wrong = run("delays", "creat=1", fails=True).output
+    assert wrong.startswith("Error: there is no delay 'creat'; there are: all, create, ")
     create(cloud, zone="us-central1-a")
     assert "choose by --zone" in run("suspend", "q", fails=True).output
     run("suspend", "q", "--zone", Emulator.zone)

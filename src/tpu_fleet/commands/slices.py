@@ -182,4 +182,6 @@ def finish(context: click.Context, name: str, output: str | None, how: How) -> N
         )
     variables = {"finish": name, **({"collect_to": output} if output else {})}
     ended = run_playbook("finish", how, variables)
+    if ended.code == 0 and not how.check:
+        click.echo(f"{name} rests. tpu-fleet slice wake {name} brings it back.")
     context.exit(ended.code)

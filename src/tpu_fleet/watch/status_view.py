@@ -22,7 +22,11 @@ def ago(at: float | None, now: float) -> str:
 def headline(status: Mapping[str, Any], runs: bool, now: float) -> str:
     """Return one line that says whether a watcher runs."""
     if not runs:
-        return f"No watcher runs here. The last one wrote this status {ago(status['now'], now)}."
+        wrote = ago(status["now"], now)
+        return (
+            f"No watcher runs here. The last one wrote this status {wrote}. Start it: tpu-fleet "
+            "watch install"
+        )
     if status["works"]:
         return (
             f"Watching as process {status['pid']} for {long(now - status['began'])}; "

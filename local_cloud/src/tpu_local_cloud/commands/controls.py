@@ -155,7 +155,9 @@ def on_one(what: str, name: str, zone: str | None, verb: str, body: dict[str, An
     those = (each for each in state[f"{what}s"] if name in _names(each, what))
     zones = [each["zone"] for each in those if zone in (None, each["zone"])]
     if not zones:
-        raise CloudError(f"there is no {words} {name}" + (f" in {zone}" if zone else ""))
+        there = ", ".join(each[what] for each in state[f"{what}s"]) or "none at all"
+        where = f" in {zone}" if zone else ""
+        raise CloudError(f"there is no {words} {name}{where}; there is {there}")
     if len(zones) > 1:
         where = ", ".join(zones)
         raise CloudError(f"there is a {words} {name} in each of {where}: choose by --zone")

@@ -111,6 +111,9 @@ class Cloud:
             raise CloudError(
                 f"no local cloud answers at {self.endpoint}: start it with `{called()} up`"
             ) from error
+        if answer.status_code == requests.codes.bad_request:
+            # The server says what is wrong with the words of the command line.
+            raise CloudError(_message(answer))
         if not answer.ok:
             raise CloudError(f"{url}: HTTP {answer.status_code}: {_message(answer)}")
         return answer.json() if answer.content else None

@@ -28,7 +28,10 @@ def answer(cloud: Cloud, method: str, path: str, body: bytes) -> dict[str, Any]:
     asked: dict[str, Any] = payload.read(body) if body.strip() else {}
     try:
         return _answer(cloud, method, path.strip("/"), asked)
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
+        # It is written for the person who called the command.
+        raise ApiError("INVALID_ARGUMENT", str(error)) from error
+    except (KeyError, TypeError) as error:
         raise ApiError("INVALID_ARGUMENT", f"{type(error).__name__}: {error}") from error
 
 

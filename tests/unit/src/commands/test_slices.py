@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from tpu_fleet.commands import slices
+from tpu_fleet.commands.playbook import Ended
+from tpu_fleet.workers.report import Report
 
 
 @pytest.mark.parametrize("declared", [{"name": "pair"}, {"name": "pair", "on_finish": "keep"}])
@@ -29,3 +31,15 @@ def test_an_unknown_slice_is_answered_with_the_one_it_resembles(
     done = CliRunner().invoke(slices.slice_group, ["wake", "piar"])
     assert done.exit_code == 1
     assert "There is no declared slice piar. Did you mean pair?" in done.output
+
+
+@pytest.mark.parametrize(("code", "options"), [(0, []), (0, ["--check"]), (2, [])])
+def test_what_brings_a_resting_slice_back_is_said(
+    code: int, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = {"pair": {"name": "pair", "on_finish": "stop"}}
+    monkeypatch.setattr(slices, "declared_slices", lambda: declared)
+    monkeypatch.setattr(slices, "run_playbook", lambda *_asked: Ended(code, Report(), 1.0))
+    done = CliRunner().invoke(slices.slice_group, ["finish", "pair", *options])
+    assert done.exit_code == code
+    assert ("tpu-fleet slice wake pair" in done.output) is (code == 0 and not options)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What uv saves against pip, and a shared cache against none, for the same environments.
 
-    .venv/bin/python benchmarks/python_env.py [--rounds 1] [--skip-pip]
+    .venv/bin/python benchmarks/python_env.py [--rounds 1] [--skip-pip] [--slice 16]
 
 Builds two environments (JAX with optax; one small package) in a temporary folder of this computer,
 each time from nothing: with pip as people do by hand, and with the code of role python_env, which
-resolves, installs, compiles and checks. A worker is a folder with a cache of its own. The workers
+resolves, installs, compiles and checks. A worker is a folder with a cache of its own; those of
+--slice build at the same time. The workers
 of a slice ask the program of the role's shared cache, which counts what it had to download. All go
 to the same index, one after the other; the wall clock is also that of everything else on this
 computer, CPU seconds are not.
@@ -14,6 +15,7 @@ computer, CPU seconds are not.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import pwd
 import resource
@@ -45,7 +47,8 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan i
     asked_lines,
 )
 
-PYTHON = "/usr/bin/python3"
+# That of this checkout: JAX needs a newer one than some systems have.
+PYTHON = os.path.realpath(sys.executable)
 
 
 def version_of(python: str) -> str:
@@ -85,7 +88,8 @@ def tools(folder: Path, shared: str = "") -> Tools:
             "torch_index_url": "",
             "shared_cache_url": shared,
             "ca_bundle": "",
-            "environment": {},
+            # There uv finds that Python.
+            "environment": {"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}"},
             "secret_environment": {},
             "tries": 3,
         },
@@ -140,7 +144,23 @@ def timed(what: str, action: Callable[[], Any]) -> dict[str, float]:
     return {"wall": wall, "cpu": cpu}
 
 
-def one_round(folder: Path, specs: list[VenvSpec], *, pip: bool) -> dict[str, dict[str, float]]:
+def a_slice(folder: Path, specs: list[VenvSpec], shared: str, workers: int) -> None:
+    """Build the set on so many workers at the same time."""
+    processes = [
+        multiprocessing.Process(target=with_uv, args=(folder / str(number), specs, shared))
+        for number in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        sys.exit("A worker of the slice has failed.")
+
+
+def one_round(
+    folder: Path, specs: list[VenvSpec], *, pip: bool, workers: int
+) -> dict[str, dict[str, float]]:
     """Measure all ways once."""
     found: dict[str, dict[str, float]] = {}
     if pip:
@@ -174,11 +194,18 @@ def one_round(folder: Path, specs: list[VenvSpec], *, pip: bool) -> dict[str, di
             lambda: with_uv(folder / "second", specs, url),
         )
         second = cache.counts["bytes"] - first
+        if workers:
+            found["slice"] = timed(
+                f"a slice of {workers} through the shared cache, at once",
+                lambda: a_slice(folder / "slice", specs, url, workers),
+            )
     finally:
         server.shutdown()
         server.server_close()
     found["bytes"] = {"first": first / 1e6, "second": second / 1e6}
     print(f"  downloaded for the first {first / 1e6:.1f} MB, for the second {second / 1e6:.1f} MB")
+    if workers:
+        print(f"  downloaded for the slice {(cache.counts['bytes'] - first - second) / 1e6:.1f} MB")
     return found
 
 
@@ -187,6 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--skip-pip", action="store_true", help="leave the slow half out")
+    parser.add_argument("--slice", type=int, default=0, metavar="WORKERS", help="none by default")
     options = parser.parse_args()
     specs = the_set(version_of(PYTHON))
     rounds = []
@@ -194,7 +222,7 @@ def main() -> None:
         print(f"round {number + 1}: {', '.join(spec.name for spec in specs)}")
         folder = Path(tempfile.mkdtemp(prefix="tpu-fleet-python-env-"))
         try:
-            rounds.append(one_round(folder, specs, pip=not options.skip_pip))
+            rounds.append(one_round(folder, specs, pip=not options.skip_pip, workers=options.slice))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

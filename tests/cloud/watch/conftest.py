@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,14 @@ from emulator import ROOT, Emulator
 
 PATIENCE = 240.0
 """Seconds for what takes a few on an idle computer."""
+SOON = """
+from tpu_fleet.cli import main
+from tpu_fleet.page import publish
+from tpu_fleet.watch import look
+look.KEEP_EVERY = publish.EVERY = 2.0
+main()
+"""
+"""A program that is `tpu-fleet`, but for the minute between two pages of a watcher."""
 NOTHING: dict[str, Any] = {
     "fleet_users": [],
     "fleet_venvs": [],
@@ -144,9 +152,11 @@ class Watched:
             check=False,
         )  # fmt: skip
 
-    def start(self, *words: str, state: str = "state") -> subprocess.Popen[bytes]:
+    def start(
+        self, *words: str, state: str = "state", program: Sequence[str] = ("-m", "tpu_fleet")
+    ) -> subprocess.Popen[bytes]:
         """Start a watcher."""
-        argv = [sys.executable, "-m", "tpu_fleet", "watch", "run", "--interval=1", *words]
+        argv = [sys.executable, *program, "watch", "run", "--interval=1", *words]
         with open(self.folder / f"{state}.out", "ab") as out:
             process = subprocess.Popen(
                 argv, cwd=ROOT, env=self.env(state), stdout=out, stderr=out, start_new_session=True
@@ -199,6 +209,10 @@ class Watched:
         place = f"v2/projects/{self.cloud.project}/locations/{self.cloud.zone}/nodes/{name}"
         found: dict[str, Any] = requests.get(self.cloud.url + place, timeout=20).json()
         return found if "id" in found else {}
+
+    def start_with_pages_soon(self, *words: str) -> None:
+        """Start a watcher that publishes its page every other second, not once a minute."""
+        self.start(*words, program=("-c", SOON))
 
 
 @pytest.fixture

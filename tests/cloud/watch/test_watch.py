@@ -140,7 +140,7 @@ def test_what_it_sees_is_kept_and_published(cloud: Emulator, watched: Any) -> No
     watched.declare(fleet_slices=[{**SOLO, "on_preempt": "keep"}])
     folder = watched.folder / "www"
     page = folder / "index.html"
-    watched.start(f"--page={folder}")
+    watched.start_with_pages_soon(f"--page={folder}")
     watched.wait_for("page: ")  # the folder is not there
     folder.mkdir()
     cloud.control(f"nodes/{cloud.project}/{cloud.zone}/solo:preempt", {})
@@ -155,7 +155,7 @@ def test_what_it_sees_is_kept_and_published(cloud: Emulator, watched: Any) -> No
             history.close()
 
     watched.until(lambda: kept()[-1:] == ["preempted"])
-    # It is published once a minute, and then tells of what happened meanwhile.
+    # The next time that it is published, it tells of what happened meanwhile.
     watched.until(lambda: page.is_file() and "solo was preempted" in page.read_text())
     assert "local-project" in page.read_text()
 

@@ -182,8 +182,8 @@ FULL = (
     Stage("property", in_ci("-n", "2", "tests/worlds/property"), nice=SHORTER),
     Stage("api", in_ci("local_cloud/tests/api"), nice=SHORTER),
     Stage("stories", in_ci(STORIES)),
-    # The fleet's page in a browser: half a minute.
-    Stage("page", pytest("tests/cloud/page")),
+    # The fleet's page in a browser.
+    Stage("page", in_ci("tests/cloud/page")),
     Stage("package", ("scripts/check-package",), nice=SHORTER),
     # It starts Ansible for each playbook; half of them are molecule's, which runs them.
     Stage(
@@ -276,7 +276,7 @@ MORE = (
         pytest(
             *("-m", "night", "-n", "3", "--dist", "loadfile"),
             *(CLOUD_TESTS, "local_cloud/tests/api"),
-            *("--ignore=tests/cloud/page", "--ignore=tests/cloud/sweeps"),
+            "--ignore=tests/cloud/sweeps",
         ),
         tests=(*PRODUCT, "examples/jax", "tests/cloud", "local_cloud/tests/api"),
     ),

@@ -8,7 +8,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ from tpu_fleet.commands.cloud import ENDPOINT
 from tpu_fleet.commands.init import next_steps
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import render_docs  # noqa: E402 - scripts are no package
+
 DOCS = ROOT / "docs"
 PAGES = sorted(
     str(page.relative_to(ROOT))
@@ -54,32 +59,35 @@ ROLE_READMES = sorted((ROOT / "roles").glob("*/README.md"))
 EXAMPLE = yaml.safe_load((DOCS / "fleet-file.example.yml").read_text())
 
 
-def render(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "scripts/render_docs.py"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def rendered() -> Iterator[None]:
+    """Let the script render each page once, for all of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for part in ("PAGES", "OF_PROGRAM", "OF_ROLES"):
+            pages = getattr(render_docs, part)
+            patch.setattr(render_docs, part, {name: cache(page) for name, page in pages.items()})
+        yield
 
 
-def test_generated_pages_are_current() -> None:
-    done = render("--check")
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.usefixtures("rendered")
+def test_generated_pages_are_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert render_docs.main(["--check"]) == 0, capsys.readouterr().out
 
 
-def test_outdated_pages_are_noticed(tmp_path: Path) -> None:
-    assert render("--dir", str(tmp_path)).returncode == 0
+@pytest.mark.usefixtures("rendered")
+def test_outdated_pages_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert render_docs.main(["--dir", str(tmp_path)]) == 0
     for name in GENERATED:
         page = tmp_path / name
         of_role = ROOT / "roles" if name.endswith("README.md") else DOCS
         folder = ROOT / "src/tpu_fleet" if name.endswith(".json") else of_role
         assert page.read_text() == (folder / name).read_text()
         page.write_text(page.read_text() + "by hand")
-    done = render("--check", "--dir", str(tmp_path))
-    assert done.returncode == 1
+    capsys.readouterr()
+    assert render_docs.main(["--check", "--dir", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
     for name in GENERATED:
-        assert f"{tmp_path / name} is outdated" in done.stdout
+        assert f"{tmp_path / name} is outdated" in told
 
 
 def without_blocks(text: str) -> str:

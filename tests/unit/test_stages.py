@@ -142,6 +142,12 @@ def test_each_test_is_in_one_stage_of_ci_or_in_one_that_it_leaves_out() -> None:
     assert wrong == {}
 
 
+def test_no_stage_of_ci_runs_what_is_left_for_the_night() -> None:
+    tests = [stage for stage in run_tests.FULL if stage.argv[0] == "pytest"]
+    assert len(tests) > 10
+    assert [stage.name for stage in tests if "not night" not in stage.argv] == []
+
+
 def test_the_table_of_contributing_names_each_of_them() -> None:
     rows = [
         line.split("|")[1]

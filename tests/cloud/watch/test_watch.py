@@ -155,7 +155,7 @@ def test_what_it_sees_is_kept_and_published(cloud: Emulator, watched: Any) -> No
             history.close()
 
     watched.until(lambda: kept()[-1:] == ["preempted"])
-    # The next time that it is published, it tells of what happened meanwhile.
+    # The next time that it is published, it has what happened meanwhile.
     watched.until(lambda: page.is_file() and "solo was preempted" in page.read_text())
     assert "local-project" in page.read_text()
 

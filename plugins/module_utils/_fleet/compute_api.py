@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from .._compute.groups import (
     Seen,
@@ -26,6 +26,7 @@ from .._compute.slices import ComputeSlices
 from .._core.error_row import INVALID_ARGUMENT
 from .._core.errors import Busy, PermissionDenied, TpuError, from_status
 from .._core.wait import Clock
+from .._fleet_file.declared import Slice
 from .._fleet_file.grant import Place
 from .._tpu.client import Client
 from .._tpu.model import Listing, Node, Operation, basename, parse_time
@@ -36,38 +37,6 @@ from .plan_terms import Action
 # The time until which an instance may wait goes with its body, because only the moment at which it
 # is sent decides how long that is.
 UNTIL = "until"
-
-
-class Wanted(Protocol):
-    """What a declared slice says of its machines."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the slice."""
-
-    @property
-    def machine_type(self) -> str:
-        """Return the machine type; empty for the usual one of the accelerator type."""
-
-    @property
-    def topology(self) -> str:
-        """Return the topology; empty for that of the type."""
-
-    @property
-    def tier(self) -> str:
-        """Return the tier."""
-
-    @property
-    def valid_for(self) -> float | None:
-        """Return how many seconds the request may wait."""
-
-    @property
-    def max_run_duration(self) -> str | None:
-        """Return how long the slice may run."""
-
-    @property
-    def reservation(self) -> str | None:
-        """Return the name of the reservation."""
 
 
 class ComputeApi:
@@ -196,7 +165,7 @@ class ComputeApi:
 
 
 def compute_creation(
-    want: Wanted, place: Place, spec: NodeSpec, until: str | None
+    want: Slice, place: Place, spec: NodeSpec, until: str | None
 ) -> tuple[str, dict[str, Any]]:
     """Return the kind and the request bodies of the action that creates a slice at a place."""
     kind, topology = want.machine_type, want.topology

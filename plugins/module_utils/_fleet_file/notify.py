@@ -15,9 +15,8 @@ from .._schema.keys import (
     duplicates,
     entries,
     text_of,
-    texts_of,
 )
-from .._schema.refs import known
+from .._schema.refs import known_slices
 
 EVENTS = (
     "failed",
@@ -154,11 +153,9 @@ def _rules(data: Mapping[str, Any]) -> list[Problem]:
         problems += _ways(field, entry)
         problems += _address(field, entry)
         problems += _numbers(field, entry)
-        for place, name in texts_of(entry, "slices"):
-            # The watcher's own settings come without slices.
-            if data.get("fleet_slices"):
-                at = f"{field}.slices[{place}]"
-                problems += known(data, at, name, "slice", "fleet_slices")
+        # The watcher's own settings come without slices.
+        if data.get("fleet_slices"):
+            problems += known_slices(data, field, entry)
     return problems
 
 

@@ -14,7 +14,7 @@ from .._core.checkpoints import bucket_and_folder
 from .._google.bucket_plan import PRINCIPAL, PRINCIPAL_REMEDY
 from .._schema.durations import seconds_in
 from .._schema.keys import Key, Problem, check_keys, text_of, texts_of
-from .._schema.refs import at_least, known
+from .._schema.refs import at_least, known, known_slices
 from .._schema.values import BUCKET_NAME, SYSTEM_USERS
 
 DEFAULT_RETRIES = 3
@@ -165,8 +165,7 @@ def _place(queue: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _references(data: Mapping[str, Any], queue: Mapping[str, Any]) -> Iterator[Problem]:
-    for index, name in texts_of(queue, "slices"):
-        yield from known(data, f"fleet_queue.slices[{index}]", name, "slice", "fleet_slices")
+    yield from known_slices(data, "fleet_queue", queue)
     venv, user = text_of(queue, "venv"), text_of(queue, "user")
     if venv:
         yield from known(data, "fleet_queue.venv", venv, "venv", "fleet_venvs")

@@ -38,7 +38,7 @@ from .services import (
     unix_listeners,
 )
 from .state import as_json, read_text
-from .work import Failed, difference
+from .work import Failed, difference, units_shown
 
 # The largest token file that is read.
 MOST_OF_TOKEN = 1 << 20
@@ -99,11 +99,7 @@ def properties(units: list[str]) -> dict[str, dict[str, str]]:
     if not units:
         return {}
     names = "Id,ActiveState,UnitFileState,NRestarts,NeedDaemonReload,Result"
-    found = {}
-    for block in systemctl("show", "--property", names, *units).strip().split("\n\n"):
-        facts = dict(line.partition("=")[::2] for line in block.splitlines())
-        found[facts.get("Id", "")] = facts
-    return found
+    return units_shown(systemctl("show", "--property", names, *units))
 
 
 def there(user: str, pattern: str) -> bool:

@@ -19,6 +19,15 @@ def difference(path: str, before: str, after: str) -> dict[str, str]:
     return {"before_header": path, "after_header": path, "before": before, "after": after}
 
 
+def units_shown(text: str) -> dict[str, dict[str, str]]:
+    """Return the properties of units by name, from the output of systemctl show."""
+    units = (
+        dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        for block in text.strip().split("\n\n")
+    )
+    return {unit["Id"]: unit for unit in units if "Id" in unit}
+
+
 def new_account(name: str) -> list[str]:
     """Return the command that adds an account of the system, as which no person logs in."""
     kind = ("--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent")

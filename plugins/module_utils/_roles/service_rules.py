@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._schema import values as rules
-from .._schema.keys import Problem, duplicates, entries, text_of, texts_of
-from .._schema.refs import known, known_user
+from .._schema.keys import Problem, duplicates, entries, text_of
+from .._schema.refs import known, known_slices, known_user
 from .env_secrets.rules import check_uses
 from .whose import VENVS, check_code_of
 
@@ -26,8 +26,7 @@ def check_service_entries(data: Mapping[str, Any], variable: str) -> list[Proble
         if name and not NAME.fullmatch(name):
             remedy = "Use a-z, 0-9 and -, at most 41 characters"
             problems.append(Problem(f"{field}.name", name, "is not a name for a service", remedy))
-        for index, wanted in texts_of(entry, "slices"):
-            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_slices(data, field, entry)
         venv = text_of(entry, "venv")
         if venv and not venv.startswith("/"):
             problems += known(data, f"{field}.venv", venv, "venv", VENVS)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .durations import seconds_in
-from .keys import UNREADABLE, Problem, did_you_mean, entries, text_of
+from .keys import UNREADABLE, Problem, did_you_mean, entries, text_of, texts_of
 from .names import fleet_name
 from .sizes import bytes_in
 from .values import IMAGE_USERS, SYSTEM_USERS
@@ -118,6 +118,14 @@ def known(
     remedy = did_you_mean(value, names, f"Declare it in {variable}")
     message = NO_SLICE if what == "slice" else f"is not a {what} of this fleet file"
     return [Problem(field, value, message, remedy)]
+
+
+def known_slices(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
+    """Check the references of an entry to slices."""
+    problems = []
+    for index, name in texts_of(entry, "slices"):
+        problems += known(data, f"{field}.slices[{index}]", name, "slice", "fleet_slices")
+    return problems
 
 
 def known_user(

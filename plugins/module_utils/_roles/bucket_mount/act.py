@@ -16,7 +16,7 @@ from typing import Any
 from ..._host.as_user import PATH, UserError, refuse_foreign
 from ..._host.mounts import guard
 from ..._host.state import read_text, write_atomically
-from ..._host.work import Failed, Run, difference
+from ..._host.work import Failed, Run, difference, units_shown
 from . import units as buckets
 
 
@@ -170,15 +170,13 @@ class Mounter:
 
     def states(self, names: list[str]) -> dict[str, tuple[str, str]]:
         """Return for each unit whether it is active and whether it is enabled."""
-        found = {}
-        if names:
-            show = ("systemctl", "show", "-p", "Id", "-p", "ActiveState", "-p", "UnitFileState")
-            _code, said = self.run(*show, *names)
-            for block in said.split("\n\n"):
-                values = dict(line.partition("=")[::2] for line in block.splitlines())
-                state = (values.get("ActiveState", ""), values.get("UnitFileState", ""))
-                found[values.get("Id", "")] = state
-        return {name: found.get(name, ("", "")) for name in names}
+        show = ("systemctl", "show", "-p", "Id", "-p", "ActiveState", "-p", "UnitFileState")
+        shown = units_shown(self.run(*show, *names)[1]) if names else {}
+        found = {name: shown.get(name, {}) for name in names}
+        return {
+            name: (unit.get("ActiveState", ""), unit.get("UnitFileState", ""))
+            for name, unit in found.items()
+        }
 
 
 def mounted() -> set[str]:

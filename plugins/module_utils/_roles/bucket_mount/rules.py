@@ -10,8 +10,8 @@ from typing import Any
 
 from ..._core.in_zone import EXAMPLE, REMEDY, in_zone, unknown_placeholder
 from ..._host.mounts import UNDONE_BY
-from ..._schema.keys import Problem, entries, text_of, texts_of
-from ..._schema.refs import absolute, at_least, known, twice_on_a_slice
+from ..._schema.keys import Problem, entries, text_of
+from ..._schema.refs import absolute, at_least, known_slices, twice_on_a_slice
 from ..._schema.values import BUCKET_NAME
 
 BUCKETS = "fleet_buckets"
@@ -71,6 +71,5 @@ def _check_bucket(data: Mapping[str, Any], field: str, entry: Mapping[str, Any])
     if size and not entry.get("cache_dir"):
         remedy = "Set cache_dir, because a cache needs a folder"
         problems.append(Problem(f"{field}.cache_size", size, "needs cache_dir", remedy))
-    for index, one in texts_of(entry, "slices"):
-        problems += known(data, f"{field}.slices[{index}]", one, "slice", "fleet_slices")
+    problems += known_slices(data, field, entry)
     return problems

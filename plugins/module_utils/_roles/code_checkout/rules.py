@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..._schema.keys import Problem, duplicates, entries, texts_of
-from ..._schema.refs import known, known_user
+from ..._schema.keys import Problem, duplicates, entries
+from ..._schema.refs import known_slices, known_user
 from .plan import problems_of
 
 _HERE = "fleet_code"
@@ -20,8 +20,7 @@ def check_code_checkout(data: Mapping[str, Any]) -> list[Problem]:
     problems += duplicates(data, _HERE, "path", "Give each tree its own path")
     for field, entry in entries(data, _HERE):
         problems += known_user(data, field, entry, "user")
-        for index, wanted in texts_of(entry, "slices"):
-            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_slices(data, field, entry)
         for key, message, remedy in problems_of(entry):
             # The value of repo may have a password, so it is not shown.
             value = entry.get(key or "name") if key != "repo" else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._core.in_zone import EXAMPLE, REMEDY, in_zone, unknown_placeholder
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import absolute, known, known_user, twice_on_a_slice
+from ..._schema.refs import absolute, known, known_slices, known_user, twice_on_a_slice
 from ..._schema.values import BUCKET_NAME, ENTRY_NAME
 from ..dataset_variable import variable_of
 from ..env_secrets.rules import check_uses
@@ -30,8 +30,7 @@ def check_dataset(data: Mapping[str, Any]) -> list[Problem]:
         problems += _check_name(field, entry) + _check_place(data, field, entry)
         problems += _check_from(field, entry) + known_user(data, field, entry, "user")
         problems += check_uses(data, field, entry, text_of(entry, "user"))
-        for index, one in texts_of(entry, "slices"):
-            problems += known(data, f"{field}.slices[{index}]", one, "slice", "fleet_slices")
+        problems += known_slices(data, field, entry)
     problems += twice_on_a_slice(data, DATASETS, "path") + list(_same_variable(data))
     return problems + _check_hub(text_of(data, _HUB_URL)) + _check_port(data.get(_PORT))
 

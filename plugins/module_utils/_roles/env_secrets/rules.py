@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import known, known_user
+from ..._schema.refs import known, known_slices, known_user
 from .plan import problems_of
 
 _HERE = "fleet_secrets"
@@ -22,8 +22,7 @@ def check_env_secrets(data: Mapping[str, Any]) -> list[Problem]:
     problems = duplicates(data, _HERE, "name", "Give each set its own name")
     for field, entry in entries(data, _HERE):
         problems += known_user(data, field, entry, "user")
-        for index, wanted in texts_of(entry, "slices"):
-            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_slices(data, field, entry)
         for key, message, remedy in problems_of(entry):
             problems.append(Problem(f"{field}.{key}", None, message, remedy))
     return problems + _check_endpoint(text_of(data, _ENDPOINT))

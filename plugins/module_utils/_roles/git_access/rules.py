@@ -10,7 +10,7 @@ from typing import Any
 
 from ..._schema import values as rules
 from ..._schema.keys import Problem, did_you_mean, duplicates, entries, text_of, texts_of
-from ..._schema.refs import hides_a_name, known, known_user, names_of, user_remedy
+from ..._schema.refs import hides_a_name, known, known_slices, known_user, names_of, user_remedy
 from .servers import PUBLIC_HOSTS
 
 KEYS, IDENTITIES, HOSTS = "fleet_git_keys", "fleet_git_identities", "fleet_git_hosts"
@@ -44,7 +44,7 @@ def _check_key(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) ->
             problems.append(_no_login(f"{field}.users[{index}]", user))
         elif user not in {"root", text_of(data, "fleet_ssh_user")}:
             problems += known(data, f"{field}.users[{index}]", user, "user", "fleet_users")
-    problems += _check_slices(data, field, entry)
+    problems += known_slices(data, field, entry)
     shared = entry.get("source") == "shared"
     if shared and not entry.get("private_key"):
         remedy = "Set it from a vault, or remove source: the machines generate keys themselves"
@@ -81,7 +81,7 @@ def _check_identity(data: Mapping[str, Any], field: str, entry: Mapping[str, Any
         problems = [_no_login(f"{field}.user", user)]
     else:
         problems = known_user(data, field, entry, "user")
-    problems += _check_slices(data, field, entry)
+    problems += known_slices(data, field, entry)
     for key in ("name", "email"):
         value = text_of(entry, key)
         if value and ("\n" in value or "<" in value or ">" in value):
@@ -123,11 +123,4 @@ def _check_host(field: str, entry: Mapping[str, Any]) -> list[Problem]:
             remedy = "Write type and key: ssh-ed25519 AAAA…"
             shown = None if "PRIVATE" in key else key
             problems.append(Problem(f"{field}.keys[{index}]", shown, message, remedy))
-    return problems
-
-
-def _check_slices(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    problems = []
-    for index, name in texts_of(entry, "slices"):
-        problems += known(data, f"{field}.slices[{index}]", name, "slice", "fleet_slices")
     return problems

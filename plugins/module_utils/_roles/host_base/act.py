@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._host.state import read_text, write_atomically
-from ..._host.work import Failed, Run, difference
+from ..._host.work import Failed, Run, difference, units_shown
 from . import settings as rules
 
 ENVIRONMENT = "/etc/environment"
@@ -113,7 +113,7 @@ class Settings:
         began_at = "ExecMainStartTimestampMonotonic"
         properties = f"Id,UnitFileState,ActiveState,NeedDaemonReload,{began_at}"
         journal = "systemd-journald.service"
-        shown = rules.read_show(
+        shown = units_shown(
             self.look(
                 "systemctl", "show", f"--property={properties}",
                 journal, *params["read_units"], *names,

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..._host.chips import chip_count, generation_of, pci_devices, wants_huge_pages
 from ..._host.state import boot_id, read_text
+from ..._host.work import units_shown
 from .first_boot import Packages, unsupported
 
 CAP_SYS_RESOURCE = 24
@@ -21,15 +22,14 @@ def units_at_work(show: str) -> list[tuple[str, int]]:
     The text is the output of systemctl show.
     """
     busy = []
-    for block in show.strip().split("\n\n"):
-        unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    for name, unit in units_shown(show).items():
         if unit.get("ActiveState") == "activating":
             told = unit.get("MainPID", "0")
             process = int(told) if told.isdigit() else 0
             running = f" ({describe(process)})" if process else ""
-            busy.append((f"{unit.get('Id')} is still running{running}", process))
+            busy.append((f"{name} is still running{running}", process))
         elif unit.get("Job", "0") not in ("", "0"):
-            busy.append((f"{unit.get('Id')} has not started yet", 0))
+            busy.append((f"{name} has not started yet", 0))
     return busy
 
 

@@ -129,16 +129,6 @@ def _plain(number: str) -> str:
     return str(int(number[:-1]) * 1024) if re.fullmatch(r"\d+K", number) else number
 
 
-def read_show(text: str) -> dict[str, dict[str, str]]:
-    """Return the properties of several units from systemctl show, by name."""
-    found = {}
-    for block in text.strip().split("\n\n"):
-        values = read_values(block)
-        if "Id" in values:
-            found[values["Id"]] = values
-    return found
-
-
 def unit_steps(units: Sequence[Unit], shown: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
     """Return the systemctl commands that switch units on or off."""
     steps = []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import at_least, known, known_user
+from ..._schema.refs import at_least, known, known_slices, known_user
 from .plan import problems_of
 
 _HERE = "fleet_shares"
@@ -51,8 +51,7 @@ def check_nfs_share(data: Mapping[str, Any]) -> list[Problem]:
         exporter = text_of(entry, "slice")
         if exporter:
             problems += known(data, f"{field}.slice", exporter, "slice", "fleet_slices")
-        for index, wanted in texts_of(entry, "slices"):
-            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_slices(data, field, entry)
         problems += known_user(data, field, entry, "user")
         if exporter:
             problems += _about_its_end(data, entry, exporter)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import absolute, at_least, in_its_slice, known, known_user
+from ..._schema.refs import absolute, at_least, in_its_slice, known, known_slices, known_user
 from ..whose import TREES, check_code_of
 from .frameworks import (
     DEFAULT_PYTHON,
@@ -36,8 +36,7 @@ def check_python_env(data: Mapping[str, Any]) -> list[Problem]:
     for field, entry in entries(data, "fleet_venvs"):
         problems += absolute(field, entry, "path")
         problems += known_user(data, field, entry, "user")
-        for index, wanted in texts_of(entry, "slices"):
-            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_slices(data, field, entry)
         problems += _check_trees(data, field, entry)
         problems += _check_need(data, field, entry)
         problems += _check_versions(data, field, entry)

@@ -12,7 +12,7 @@ from ..._core.checkpoints import bucket_and_folder
 from ..._core.in_zone import EXAMPLE, REMEDY, in_zone, unknown_placeholder
 from ..._schema import values as rules
 from ..._schema.keys import UNREADABLE, Problem, duplicates, entries, text_of, texts_of
-from ..._schema.refs import hides_a_name, in_its_slice, known, known_user
+from ..._schema.refs import hides_a_name, in_its_slice, known, known_slices, known_user
 from ..._schema.values import ENTRY_NAME
 from ..dataset.rules import check_datasets_of
 from ..env_secrets.rules import check_uses
@@ -30,8 +30,7 @@ def check_training_run(data: Mapping[str, Any]) -> list[Problem]:
         if name and not ENTRY_NAME.fullmatch(name):
             remedy = "Use at most 63 letters, digits, - and _, with a letter or digit first"
             problems.append(Problem(f"{field}.name", name, "is not a name for a run", remedy))
-        for index, wanted in texts_of(entry, "slices"):
-            problems += known(data, f"{field}.slices[{index}]", wanted, "slice", "fleet_slices")
+        problems += known_slices(data, field, entry)
         problems += _about_slices(field, entry)
         for key, what, variable in (
             ("venv", "venv", VENVS),

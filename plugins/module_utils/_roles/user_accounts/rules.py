@@ -19,7 +19,7 @@ from ..._schema.keys import (
     text_of,
     texts_of,
 )
-from ..._schema.refs import absolute, known, user_remedy
+from ..._schema.refs import absolute, known_slices, user_remedy
 
 HOME_MODE = re.compile("0?7[0145][0145]")
 USERS, GROUPS = "fleet_users", "fleet_groups"
@@ -65,7 +65,9 @@ def check_user_accounts(data: Mapping[str, Any]) -> list[Problem]:
             )
             message = "are no permissions of a home"
             problems.append(Problem(f"{field}.home_permissions", mode, message, remedy))
-        problems += _check_slices(data, field, entry)
+        # Without slices in the data, nothing is compared.
+        if isinstance(data.get("fleet_slices"), list):
+            problems += known_slices(data, field, entry)
         problems += _check_own_login(data, field, entry)
     problems += _check_group_numbers(data)
     problems += _check_what_belongs(data)
@@ -106,17 +108,6 @@ def _check_home(field: str, entry: Mapping[str, Any]) -> list[Problem]:
         return []
     remedy = f"Use one like /home/{entry.get('name')}, without a slash at its end"
     return [Problem(f"{field}.home", home, "cannot be a home folder", remedy)]
-
-
-def _check_slices(data: Mapping[str, Any], field: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Check that each slice is declared; without slices in the data, nothing is compared."""
-    if not isinstance(data.get("fleet_slices"), list):
-        return []
-    return [
-        problem
-        for index, name in texts_of(entry, "slices")
-        for problem in known(data, f"{field}.slices[{index}]", name, "slice", "fleet_slices")
-    ]
 
 
 def _check_own_login(

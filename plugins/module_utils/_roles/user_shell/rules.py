@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..._schema.keys import Problem, entries, text_of, texts_of
-from ..._schema.refs import known, known_user
+from ..._schema.refs import known_slices, known_user
 from ..._schema.values import COMMIT
 from ..git_access import address
 
@@ -34,8 +34,7 @@ def check_user_shell(data: Mapping[str, Any]) -> list[Problem]:
         problems += _lists(entry, f"{field}.", "plugins")
         slices = [name for _index, name in texts_of(entry, "slices")]
         if isinstance(data.get("fleet_slices"), list):
-            for index, name in texts_of(entry, "slices"):
-                problems += known(data, f"{field}.slices[{index}]", name, "slice", "fleet_slices")
+            problems += known_slices(data, field, entry)
         problems += _twice(field, text_of(entry, "user") or "", slices, seen)
         dotfiles = entry.get("dotfiles")
         if isinstance(dotfiles, Mapping):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._host.work import units_shown
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.host_base import settings as rules
 
 IMAGE = 'PATH="/usr/bin"\nLD_PRELOAD="/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"\nA=b\n'
@@ -84,7 +85,7 @@ class TestUnits:
         ],
     )
     def test_steps(self, on: bool, shown: str, verb: str) -> None:
-        steps = rules.unit_steps([rules.Unit("a.timer", on)], rules.read_show(shown))
+        steps = rules.unit_steps([rules.Unit("a.timer", on)], units_shown(shown))
         assert [step[1] for step in steps] == ([verb] if verb else [])
 
     def test_limits_as_systemd_tells_them(self) -> None:

@@ -25,10 +25,9 @@ from .._compute.slices import ComputeSlices
 from .._core.checkpoints import WHOLE, Checkpoint
 from .._core.errors import TpuError
 from .._core.ownership import OWNER_LABEL
-from .._fleet.apis import everything
 from .._fleet.plan_terms import World
 from .._fleet.resting import RestBook
-from .._fleet.usage import missing_slices
+from .._fleet.usage import missing_slices, world_of
 from .._fleet_file.declared import KEEP, Fleet, Slice
 from .._fleet_file.grant import holdings_of, parse_allocations
 from .._google.apis import GoogleApis
@@ -127,18 +126,15 @@ def grant(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     warn_before, owner = seconds_of("warn_before", params["warn_before"]), params["owner"]
     try:
         granted = parse_allocations(params["allocations"])
-        listed, waiting = everything(client, granted)
-        nodes, queued = listed.items, waiting.items
-        now = client.transport.server_time()
-        warnings = granted.warnings(holdings_of(nodes, queued), now, warn_before, owner)
-        unreachable = frozenset([*listed.unreachable, *waiting.unreachable])
-        world = World(tuple(nodes), tuple(queued), unreachable, now)
+        world = world_of(params, client)
+        held = holdings_of(world.nodes, world.queued)
+        warnings = granted.warnings(held, world.now, warn_before, owner)
         missing = _missing(client, params, world)
     except TpuError as error:
         return {"error": error.message}
     dead = [
         {"name": item.name, "zone": item.zone, "state": reason_of(item)}
-        for item in queued
+        for item in world.queued
         if item.state in DEAD and item.labels.get(OWNER_LABEL) == owner
     ]
     found = {"declared": granted.declared, "warnings": warnings, "dead": dead}

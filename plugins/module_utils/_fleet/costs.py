@@ -105,6 +105,11 @@ def _so_far(node: Node, held: Holding, each: float | None, chip_hours: float) ->
     return None if node.state in NOT_CHARGED else _product(each, chip_hours)
 
 
+def money(value: float | None) -> float | None:
+    """Return an amount as commands show it."""
+    return None if value is None else round(value, 4)
+
+
 def _product(each: float | None, amount: float) -> float | None:
     if amount == 0:
         return 0.0

@@ -14,7 +14,7 @@ from .._fleet_file.prices import Prices
 from .._tpu.model import COMPUTE
 from .._tpu.workers import hosts_to_be
 from .beside import Beside, of_new_slice
-from .costs import NOT_CHARGED, Price, prices_of
+from .costs import NOT_CHARGED, Price, money, prices_of
 from .plan_terms import Action, Plan, Thing, World, resting, thing_of
 
 CREATE, RECREATE, DELETE, CHANGE = "create", "recreate", "delete", "change"
@@ -139,8 +139,8 @@ def _change(
         chips=held.chips if held else 0,
         hosts=tuple(hosts_to_be(action.slice, kind)) if new else (),
         fields=tuple(item.field for item in action.differences),
-        usd_per_hour=_money(price.per_hour) if price else None,
-        usd_per_hour_billed=_money(price.billed_per_hour) if price else None,
+        usd_per_hour=money(price.per_hour) if price else None,
+        usd_per_hour_billed=money(price.billed_per_hour) if price else None,
         granted_until=day_before(until) if until else None,
     )
 
@@ -148,8 +148,4 @@ def _change(
 def _sum(amounts: Sequence[float | None]) -> float | None:
     """Return the sum; None if one is unknown."""
     known = [one for one in amounts if one is not None]
-    return _money(sum(known)) if len(known) == len(amounts) else None
-
-
-def _money(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+    return money(sum(known)) if len(known) == len(amounts) else None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -154,23 +154,15 @@ def _before(world: World, owner: str, grant: Grant, prices: Prices) -> dict[str,
     while moments[-1] < world.now:
         midnight = moments[-1].replace(hour=0, minute=0, second=0, microsecond=0)
         moments.append(min(midnight + timedelta(days=1), world.now))
-    sums = [_so_far(world, owner, grant, prices, moment) for moment in moments]
+    sums = [
+        sum(cost.so_far or 0.0 for _node, _held, cost in _own(seen, owner, grant, prices))
+        for seen in (replace(world, now=moment) for moment in moments)
+    ]
     return {
         _day(at.timestamp()): until - since
         for at, since, until in zip(moments, sums, sums[1:], strict=False)
         if until > since
     }
-
-
-def _so_far(world: World, owner: str, grant: Grant, prices: Prices, at: datetime) -> float:
-    nodes = list(world.nodes)
-    held = holdings_of(nodes, world.queued)[: len(nodes)]
-    costs = costs_of(nodes, held, grant, prices, at)
-    return sum(
-        cost.so_far or 0.0
-        for node, cost in zip(nodes, costs, strict=True)
-        if node.labels.get(OWNER_LABEL) == owner
-    )
 
 
 def _priced(rates: Mapping[str, Rate | None]) -> dict[str, float]:

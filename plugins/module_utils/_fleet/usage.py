@@ -28,7 +28,7 @@ from .._tpu.queued_spec import seconds_of
 from .._tpu.workers import maintenance_text, unavailable_reason, worker_count
 from .apis import everything
 from .beside import look
-from .costs import Cost, costs_of
+from .costs import Cost, costs_of, money
 from .plan import plan_fleet
 from .plan_terms import ENDED, READY, World
 
@@ -55,9 +55,9 @@ def node_row(node: Node, held: Holding, cost: Cost, owner: str) -> dict[str, Any
         "ours": node.labels.get(OWNER_LABEL) == owner,
         "create_time": node.create_time,
         "outside": cost.outside,
-        "usd_per_hour": _money(cost.per_hour),
-        "usd_per_hour_billed": _money(cost.billed_per_hour),
-        "usd_so_far": _money(cost.so_far),
+        "usd_per_hour": money(cost.per_hour),
+        "usd_per_hour_billed": money(cost.billed_per_hour),
+        "usd_so_far": money(cost.so_far),
         "unavailable": unavailable_reason(node) or "",
         "maintenance": maintenance_text(node.upcoming_maintenance),
         "workers": worker_count(node),
@@ -169,10 +169,6 @@ def _grant(grant: Grant, holdings: list[Holding], now: datetime) -> dict[str, An
         "declared": grant.declared,
         "allocations": allocation_facts(grant, holdings, now),
     }
-
-
-def _money(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def _line(entry: dict[str, Any]) -> str:

@@ -107,6 +107,11 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return True
 
 
+def _is_number(value: Any, *kinds: type) -> bool:
+    """Return whether a value is a number, of these kinds if any are given; true is none."""
+    return isinstance(value, kinds or (int, float)) and not isinstance(value, bool)
+
+
 class Words:
     """An object of an answer, whose values are read one by one."""
 
@@ -141,19 +146,16 @@ class Words:
 
     def text(self, key: str, default: Any = "", most: int = TEXT) -> str:
         """Return a text that is safe to show."""
-        value = self.raw(key, default)
-        if not isinstance(value, str):
-            self.refuse(key, value, "text")
-        return shown(value, most)
+        return self._text(key, self.raw(key, default), most)
 
     def texts(self, key: str, most: int = LINES) -> tuple[str, ...]:
         """Return a list of texts that are safe to show."""
         return tuple(self._text(key, value) for value in self.items(key, most))
 
-    def _text(self, key: str, value: Any) -> str:
+    def _text(self, key: str, value: Any, most: int = TEXT) -> str:
         if not isinstance(value, str):
             self.refuse(key, value, "text")
-        return shown(value)
+        return shown(value, most)
 
     def items(self, key: str, most: int = MANY, needed: bool = False) -> list[Any]:
         """Return a list; an optional missing one is empty."""
@@ -179,8 +181,7 @@ class Words:
         value = self.raw(key, default)
         if value is default:
             return value
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or not least <= value <= most:
+        if not _is_number(value, int) or not least <= value <= most:
             self.refuse(key, value, f"a whole number from {least} to {most}")
         return value
 
@@ -189,8 +190,7 @@ class Words:
         value = self.raw(key, default)
         if value is default:
             return value
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not -LAST_TIME < value < LAST_TIME:
+        if not _is_number(value) or not -LAST_TIME < value < LAST_TIME:
             self.refuse(key, value, "a time or a number of seconds")
         return value
 
@@ -199,8 +199,7 @@ class Words:
         value = self.raw(key, None)
         if value is None:
             return None
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= most:
+        if not _is_number(value) or not 0 <= value <= most:
             self.refuse(key, value, f"a number from 0 to {most:g}")
         return float(value)
 
@@ -513,11 +512,7 @@ def _past(words: Words) -> Past | None:
 
 
 def _is_real(value: Any) -> bool:
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and -sys.float_info.max <= value <= sys.float_info.max
-    )
+    return _is_number(value) and -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _is_time(value: Any) -> bool:
@@ -525,7 +520,7 @@ def _is_time(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return _is_number(value, int) and abs(value) <= LARGEST
 
 
 def run_event(told: Any) -> RunEvent | None:
@@ -592,8 +587,7 @@ def _loss(words: Words) -> float | str | None:
     loss = words.value.get("loss")
     if isinstance(loss, str):
         return words.word("loss", _NO_NUMBER)
-    is_number = isinstance(loss, (int, float)) and not isinstance(loss, bool)
-    if loss is not None and not (is_number and abs(loss) < LARGEST_LOSS):
+    if loss is not None and not (_is_number(loss) and abs(loss) < LARGEST_LOSS):
         words.refuse("loss", loss, "a number")
     return None if loss is None else float(loss)
 
@@ -629,17 +623,17 @@ def _is_list(value: Any) -> bool:
 
 def runs_of(worker: str, answer: str | bytes) -> list[RunStatus]:
     """Read the status files of a worker, as playbook status reads them."""
-    whole = Words(worker, {"runs": parsed(worker, answer)})
-    return _distinct(whole, [run_status(one) for one in whole.objects("runs", 1000)])
+    return _runs(Words(worker, {"runs": parsed(worker, answer)}))
 
 
-def _distinct(words: Words, runs: list[RunStatus]) -> list[RunStatus]:
-    names = set()
-    for run in runs:
-        if run.run in names:
+def _runs(words: Words, key: str = "runs") -> list[RunStatus]:
+    runs: dict[str, RunStatus] = {}
+    for one in words.objects(key, 1000):
+        run = run_status(one)
+        if run.run in runs:
             words.refuse("runs", run.run, "there once")
-        names.add(run.run)
-    return runs
+        runs[run.run] = run
+    return list(runs.values())
 
 
 @dataclass(frozen=True)
@@ -663,11 +657,10 @@ class Listing:
 def listing(worker: str, answer: str | bytes) -> Listing:
     """Read what `on_worker/run_reader.py` lists."""
     words = Words(worker, parsed(worker, answer))
-    runs = [run_status(one) for one in words.objects("runs", 1000)]
     return Listing(
         words.real("now"),
         words.word("boot_id", HASH),
-        tuple(_distinct(words, runs)),
+        tuple(_runs(words)),
         _disk(words.object("disk", {})),
     )
 
@@ -696,14 +689,13 @@ class Standing:
 def standing(worker: str, answer: str | bytes) -> Standing:
     """Read what `_host/standing.py` reports."""
     words = Words(worker, parsed(worker, answer))
-    runs = [run_status(one) for one in words.objects("runs", 1000)]
     return Standing(
         now=words.real("now", 0.0),
         boot_id=words.word("boot_id", HASH),
         set_up=words.flag("set_up"),
         applied=words.word("applied", HASH),
         used=tuple(shown(one) for one in words.items("used", MANY)[:USES] if isinstance(one, str)),
-        runs=tuple(_distinct(words, runs)),
+        runs=tuple(_runs(words)),
     )
 
 
@@ -1127,7 +1119,7 @@ def _applied_result(words: Words) -> dict[str, Any]:
 
 def _idle_runs(words: Words) -> list[dict[str, str]]:
     """Read the declared runs that do not run, each with its state and the reason."""
-    runs = _distinct(words, [run_status(one) for one in words.objects("idle_runs", 1000)])
+    runs = _runs(words, "idle_runs")
     return [{"run": run.run, "state": run.state, "reason": run.reason} for run in runs]
 
 

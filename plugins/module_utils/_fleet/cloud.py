@@ -7,11 +7,11 @@ Each call is made once, and the caller looks for its effect itself. Errors are r
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Protocol
 
-from .._core.errors import TpuError
+from .._core.errors import Busy, TpuError
 from .._core.wait import Clock
 from .._tpu.model import Listing, Node, Operation
 from .._tpu.queued_resources import QueuedResource
@@ -45,3 +45,20 @@ class Cloud(Protocol):
 
     def do(self, action: Action, patience: float) -> Operation:
         """Carry out an action; wait so many seconds for a change that the next look should show."""
+
+
+class Starts:
+    """The starts of an API; the last one's error is raised first, because nothing else shows it."""
+
+    def __init__(self, refresh: Callable[[Operation], Operation]) -> None:
+        self._refresh = refresh
+        self._last: dict[tuple[str, str], Operation] = {}
+
+    def start(self, zone: str, name: str, ask: Callable[[], Operation]) -> Operation:
+        """Start a slice, unless it is still being started."""
+        last = self._last.pop((zone, name), None)
+        if last is not None and not self._refresh(last).done:
+            self._last[zone, name] = last
+            raise Busy("It is still being started.")
+        operation = self._last[zone, name] = ask()
+        return operation

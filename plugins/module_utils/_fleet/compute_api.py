@@ -32,6 +32,7 @@ from .._tpu.client import Client
 from .._tpu.model import Listing, Node, Operation, basename, parse_time
 from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
+from .cloud import Starts
 from .plan_terms import Action
 
 # The time until which an instance may wait goes with its body, because only the moment at which it
@@ -59,7 +60,7 @@ class ComputeApi:
         self._seen: Seen | None = None
         # Whether each zone lists each machine type, or the error of asking it.
         self._offers: dict[tuple[str, str], bool | TpuError] = {}
-        self._starts: dict[tuple[str, str], Operation] = {}
+        self._starts = Starts(self._slices.refresh)
         # Zone and name of what was deleted: an instance then shows as one that is being stopped.
         self._deleted: set[tuple[str, str]] = set()
 
@@ -135,7 +136,7 @@ class ComputeApi:
             self._deleted.add((zone, name))
             return operation
         if action.kind == "start_node":
-            return self._start(action)
+            return self._starts.start(zone, name, lambda: slices.start(zone, name, action.uid))
         if action.kind == "stop_node":
             return slices.stop(zone, name, action.uid)
         return patch_slice(slices, zone, name, action.differences, patience, action.uid)
@@ -152,16 +153,6 @@ class ComputeApi:
             raise Busy(f"The time until which it could wait ended at {bodies[UNTIL]}.")
         seconds = min(left, float(params["requestValidForDuration"]["seconds"]))
         return {**timed, "instance": waiting_body(timed["instance"], seconds)}
-
-    def _start(self, action: Action) -> Operation:
-        """Start a slice; raise the last start's error first, because nothing else shows it."""
-        zone, name = action.zone, action.name
-        last = self._starts.pop((zone, name), None)
-        if last is not None and not self._slices.refresh(last).done:
-            self._starts[zone, name] = last
-            raise Busy("It is still being started.")
-        operation = self._starts[zone, name] = self._slices.start(zone, name, action.uid)
-        return operation
 
 
 def compute_creation(

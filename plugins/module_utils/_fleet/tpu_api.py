@@ -11,7 +11,7 @@ from typing import Any
 
 from .._core.error_row import INVALID_ARGUMENT
 from .._core.error_table import Reaction
-from .._core.errors import Busy, TpuError, from_status, row_of
+from .._core.errors import TpuError, from_status, row_of
 from .._core.wait import Clock
 from .._fleet_file.declared import Slice
 from .._fleet_file.grant import Place
@@ -22,6 +22,7 @@ from .._tpu.node_spec import NodeSpec
 from .._tpu.queued_resources import QueuedResource
 from .._tpu.queued_spec import queued_body
 from .._tpu.versions import V2, V2ALPHA1
+from .cloud import Starts
 from .plan_terms import Action
 
 # Only v2alpha1 returns these in its answers.
@@ -35,7 +36,7 @@ class TpuApi:
         self._client = client
         # What each zone offers, or the error of asking it.
         self._offers: dict[tuple[str, str], frozenset[str] | TpuError] = {}
-        self._starts: dict[tuple[str, str], Operation] = {}
+        self._starts = Starts(client.operations.refresh)
 
     @property
     def clock(self) -> Clock:
@@ -93,22 +94,13 @@ class TpuApi:
         if action.kind == "delete_queued":
             return queued.ask_deletion(zone, name)
         if action.kind == "start_node":
-            return self._start(zone, name)
+            return self._starts.start(zone, name, lambda: nodes.ask_start(zone, name))
         if action.kind == "stop_node":
             return nodes.stop(zone, name)
         body, mask = patch_body(action.differences)
         operation = nodes.ask_patch(zone, name, body, mask)
         # The next look has to show the change, otherwise the patch would be sent twice.
         self._client.operations.wait(operation, timeout=patience)
-        return operation
-
-    def _start(self, zone: str, name: str) -> Operation:
-        """Start a node; raise the last start's error first, because the node does not show it."""
-        last = self._starts.pop((zone, name), None)
-        if last is not None and not self._client.operations.refresh(last).done:
-            self._starts[zone, name] = last
-            raise Busy("It is still being started.")
-        operation = self._starts[zone, name] = self._client.nodes.ask_start(zone, name)
         return operation
 
 

@@ -108,3 +108,9 @@ def client_with(session: FakeSession) -> tuple[Client, FakeClock]:
     retry = RetryPolicy(tries=4, backoff=STEADY, busy_seconds=20.0, busy_backoff=STEADY)
     client = Client("p", endpoint="http://127.0.0.1:1", clock=clock, session=session, retry=retry)
     return client, clock
+
+
+def make(*script: Any) -> tuple[Client, FakeSession]:
+    """Return a client whose requests get these answers, and their session."""
+    session = FakeSession(*script)
+    return client_with(session)[0], session

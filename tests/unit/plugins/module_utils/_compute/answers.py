@@ -398,3 +398,9 @@ class FakeCompute:
 def scope_key(path: str) -> str:
     """Return the field that names the scope of a path."""
     return "zone" if path.startswith("zones/") else "region"
+
+
+def whole() -> FakeCompute:
+    """Return an API with one slice of four machines."""
+    fake = FakeCompute().put(group(), template(), policy())
+    return fake.put(*[member(number) for number in range(4)])

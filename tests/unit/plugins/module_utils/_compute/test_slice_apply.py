@@ -22,12 +22,9 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answers import (
     ZONE,
     FakeCompute,
-    group,
     instance,
-    member,
-    policy,
     refusal,
-    template,
+    whole,
 )
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.fake_client import (
     slices_of,
@@ -54,11 +51,6 @@ def run(
     given = {**(BIG if several else ONE), **USUAL, **params}
     wanted = Wanted.from_params(given, "p", several)
     return settle(slices_of(fake), wanted, given, check)
-
-
-def whole() -> FakeCompute:
-    fake = FakeCompute().put(group(), template(), policy())
-    return fake.put(*[member(number) for number in range(4)])
 
 
 def test_nothing_is_asked_for_what_is_as_wanted() -> None:

@@ -26,6 +26,7 @@ from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answ
     refusal,
     template,
     waiting,
+    whole,
 )
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.fake_client import (
     slices_of,
@@ -42,12 +43,6 @@ ONE = {"instance": bodies()["template"]["properties"] | {"name": "one"}}
 
 def lost() -> BaseException:
     return requests.exceptions.ReadTimeout("read timed out")
-
-
-def whole() -> FakeCompute:
-    """Return an API with one slice of four machines."""
-    fake = FakeCompute().put(group(), template(), policy())
-    return fake.put(*[member(number) for number in range(4)])
 
 
 # -- lists ---------------------------------------------------------------------------------------

@@ -24,14 +24,13 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_plan import Di
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.answers import (
     ZONE,
     FakeCompute,
-    group,
     instance,
-    member,
     policy,
     refusal,
     spec,
     template,
     waiting,
+    whole,
 )
 from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils._compute.fake_client import (
     slices_of,
@@ -61,11 +60,6 @@ class Want:
 def api_of(fake: FakeCompute, *wanted: str) -> ComputeApi:
     client, _clock = client_with(FakeSession(answer=fake))
     return ComputeApi(client, wanted, slices_of(fake))
-
-
-def whole() -> FakeCompute:
-    fake = FakeCompute().put(group(), template(), policy())
-    return fake.put(*[member(number) for number in range(4)])
 
 
 def act(kind: str, name: str = "big", **rest: Any) -> Action:

@@ -18,6 +18,7 @@ from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api impo
     FakeSession,
     client_with,
     error,
+    make,
     node,
     operation,
 )
@@ -43,11 +44,6 @@ QUOTA = error(
 BODY = {"acceleratorType": "v4-8", "labels": {"tpu-fleet-spec": "abc"}}
 OURS = node(labels={"tpu-fleet-spec": "abc", "more": "1"})
 THEIRS = node(labels={"tpu-fleet-spec": "other"})
-
-
-def make(*script: Any) -> tuple[Client, FakeSession]:
-    session = FakeSession(*script)
-    return client_with(session)[0], session
 
 
 # -- reads ---------------------------------------------------------------------------------------

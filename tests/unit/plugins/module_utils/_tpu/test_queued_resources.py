@@ -11,7 +11,6 @@ pytest.importorskip("requests")
 
 import requests
 from ansible_collections.tpu.fleet.plugins.module_utils._core import errors as _errors
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import Client
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.queued_resources import (
     QueuedResource,
     failure_of,
@@ -20,6 +19,7 @@ from ansible_collections.tpu.fleet.tests.unit.plugins.module_utils.fake_api impo
     FakeSession,
     client_with,
     error,
+    make,
     operation,
 )
 
@@ -49,11 +49,6 @@ def spec(node_id: str = "n", **node: Any) -> dict[str, Any]:
 BODY = {"tpu": {"nodeSpec": [spec()]}}
 OURS = queued("WAITING_FOR_RESOURCES")
 THEIRS = queued("WAITING_FOR_RESOURCES", spec(labels={"tpu-fleet-spec": "other"}))
-
-
-def make(*script: Any) -> tuple[Client, FakeSession]:
-    session = FakeSession(*script)
-    return client_with(session)[0], session
 
 
 # -- answers -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.errors import BadRequest
+from .._core.in_zone import region_of
 from .._core.ownership import DEFAULT_OWNER
 from .._tpu.model import basename
 from .._tpu.node_spec import GUEST_ATTRIBUTES, DataDisk, NodeSpec
@@ -165,11 +166,6 @@ def group_body(spec: NodeSpec, shape: Shape) -> Body:
         },
         "updatePolicy": {"type": "OPPORTUNISTIC"},
     }
-
-
-def region_of(zone: str) -> str:
-    """Return the region of a zone."""
-    return zone.rpartition("-")[0]
 
 
 def duration(seconds: float) -> dict[str, str]:

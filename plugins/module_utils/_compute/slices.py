@@ -21,6 +21,7 @@ from .._core.errors import (
     Unavailable,
     WaitTimeout,
 )
+from .._core.in_zone import region_of
 from .._core.ownership import OWNER_LABEL, require_owned
 from .._core.wait import Clock
 from .._google.apis import GoogleApis
@@ -34,7 +35,7 @@ from .groups import Group, Mark, Part
 from .groups import Seen as SeenLists
 from .instance import GOOGLE_METADATA, KEPT_LABELS, SLICE_LABEL, Instance, as_items
 from .operations import operation_of
-from .slice_bodies import attached_disk, region_of
+from .slice_bodies import attached_disk
 
 T = TypeVar("T")
 Found = TypeVar("Found", Group, Instance)

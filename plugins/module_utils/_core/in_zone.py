@@ -18,11 +18,16 @@ _OTHER = re.compile(r"\{[^{}]*\}")
 _ADDRESS = re.compile(r"gs://[^\s\"'`|&;<>(),]+")
 
 
+def region_of(zone: str) -> str:
+    """Return the region of a zone."""
+    return zone.rpartition("-")[0]
+
+
 def in_zone(text: str, zone: str) -> str:
     """Return a name or an address for a machine in a zone; without a zone it stays as it is."""
     if not zone:
         return text
-    return text.replace("{region}", zone.rpartition("-")[0]).replace("{zone}", zone)
+    return text.replace("{region}", region_of(zone)).replace("{zone}", zone)
 
 
 def with_addresses(value: Any, zone: str) -> Any:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._compute.quotas import quotas_of
+from .._core.in_zone import region_of
 from .._fleet.plan_terms import STUCK
 from .._google.bucket_plan import DEFAULT_ACCOUNT
-from .._google.bucket_regions import FREE, NEAR, Transfer, region_of, transfer
+from .._google.bucket_regions import FREE, NEAR, Transfer, transfer
 from .._google.bucket_settings import (
     CLASS,
     EATS,
@@ -170,7 +171,7 @@ def _limits(
     for wish in wanted:
         limit = limit_of(quota["metrics"], wish)
         names = " or ".join(one.name for one in quotas_of(wish["generation"], wish["tier"]))
-        region = wish["zone"].rpartition("-")[0]
+        region = region_of(wish["zone"])
         about = {"subject": wish["slice"], "limit": limit, "names": names, "region": region, **wish}
         if limit is None:
             yield skipped(f"no quota is known for {wish['type']} in {wish['zone']}", wish["slice"])
@@ -206,7 +207,7 @@ def compute_limit_of(metrics: list[Mapping[str, Any]], wish: Mapping[str, Any]) 
 
 def _limits_in(metric: Mapping[str, Any], zone: str, **more: str) -> list[int]:
     """Return the limits of a metric that hold in a zone; -1 means no limit."""
-    places = {"zone": zone, "region": zone.rpartition("-")[0], **more}
+    places = {"zone": zone, "region": region_of(zone), **more}
     limits = []
     for limit in metric.get("consumerQuotaLimits") or []:
         # From the least to the most specific: the last match counts.

@@ -22,10 +22,11 @@ from typing import Any
 
 from .._compute.client import Compute, values_of
 from .._core.errors import PASSING, TpuError
+from .._core.in_zone import region_of
 from .._core.ownership import DEFAULT_OWNER, OWNER_LABEL
 from .._fleet_file.budget import DAY, MONTH, Budget
 from .._fleet_file.grant import Grant, Holding, holdings_of
-from .._fleet_file.prices import Prices, parse_prices, region_of
+from .._fleet_file.prices import Prices, parse_prices
 from .._google.apis import GoogleApis
 from .._tpu.client import Client
 from .._tpu.model import Node

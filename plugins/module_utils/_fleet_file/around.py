@@ -10,6 +10,7 @@ from typing import Any
 from .._compute.disk_plan import DiskSpec
 from .._compute.firewall_plan import ALL_PORTS, DEFAULT_NAME, FirewallSpec, sequence_of
 from .._core.errors import TpuError
+from .._core.in_zone import region_of
 from .._google.bucket_plan import DEFAULT_ACCOUNT, BucketSpec
 from .._google.service_account_plan import BUCKET_ROLES, DEFAULT_ID, LEAST_ROLES, AccountSpec
 from .._schema import values as rules
@@ -386,7 +387,7 @@ def regions_of(data: Mapping[str, Any], bucket: Mapping[str, Any]) -> list[str]:
     if bucket.get("region"):
         return [str(bucket["region"])]
     zones = _zones(data, _slices_of(data, bucket)) or {str(data.get("fleet_zone") or "")}
-    return sorted({zone.rpartition("-")[0] or zone for zone in zones if zone})
+    return sorted({region_of(zone) or zone for zone in zones if zone})
 
 
 def _slices_of(data: Mapping[str, Any], bucket: Mapping[str, Any]) -> list[Any]:

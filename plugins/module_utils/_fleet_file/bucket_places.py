@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._core.checkpoints import bucket_and_folder
-from .._core.in_zone import addresses_in, in_zone, varies
+from .._core.in_zone import addresses_in, in_zone, region_of, varies
 from .._google import bucket_regions
-from .._google.bucket_regions import FAR, NEAR, Transfer, region_of, transfer
+from .._google.bucket_regions import FAR, NEAR, Transfer, transfer
 from .._schema.keys import Problem, entries, text_of, texts_of
 from .._schema.values import BUCKET_NAME
 from .declared import Slice

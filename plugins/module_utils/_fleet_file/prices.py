@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.errors import BadRequest
+from .._core.in_zone import region_of
 from .._schema.keys import Problem, check_shape, entries, text_of
 from .._tpu.model import COMPUTE
 from .grant import Place, chips_of, generation_of, grant_tier
@@ -94,11 +95,6 @@ v6e         us-east5                 2.7       1.35
 v6e         us-south1                2.7       1.35
 v6e         us-west1                 2.7       0.57285
 """
-
-
-def region_of(zone: str) -> str:
-    """Return the region of a zone."""
-    return zone.rpartition("-")[0]
 
 
 class Prices:

@@ -78,11 +78,6 @@ class Transfer:
         return f"${self.usd_per_tb:,.0f} a terabyte"
 
 
-def region_of(zone: str) -> str:
-    """Return the region of a zone."""
-    return zone.rpartition("-")[0]
-
-
 def regions_of(bucket: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the regions of a bucket; empty if its location is not one or two regions."""
     custom = (bucket.get("customPlacementConfig") or {}).get("dataLocations") or ()

@@ -10,6 +10,8 @@ https://cloud.google.com/vpc/network-pricing. The regional factors are those of 
 
 from __future__ import annotations
 
+from .._core.in_zone import region_of
+
 DATE = "2026-09-20"
 SOURCE = "https://cloud.google.com/compute/disks-image-pricing"
 HOURS_OF_MONTH = 730
@@ -50,7 +52,7 @@ _ADDRESS, _SPOT_ADDRESS = 0.005, 0.0025
 
 def disk_usd_per_month(kind: str, size_gb: int, zone: str) -> float | None:
     """Return what a disk of a type costs a month; None if the price is unknown."""
-    each, factor = _TYPES.get(kind), _REGIONS.get(zone.rpartition("-")[0])
+    each, factor = _TYPES.get(kind), _REGIONS.get(region_of(zone))
     return None if each is None or factor is None else each * factor * size_gb
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._compute.slice_bodies import (
     Shape,
-    region_of,
     slice_bodies,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._core.in_zone import region_of
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.node_spec import NodeSpec
 
 from simulation.rules import type_of

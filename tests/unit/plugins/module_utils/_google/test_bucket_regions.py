@@ -3,11 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.in_zone import region_of
 from ansible_collections.tpu.fleet.plugins.module_utils._google.bucket_regions import (
     FAR,
     FREE,
     NEAR,
-    region_of,
     regions_of,
     transfer,
 )

@@ -39,7 +39,7 @@ from .._tpu.client import ALL_ZONES, Client
 from .._tpu.model import COMPUTE, TPU
 from .._tpu.queued_facts import reason_of
 from .._tpu.queued_spec import seconds_of
-from .._wire.auth import HAS_GOOGLE_AUTH, AuthOptions, destination, find_credentials
+from .._wire.auth import HAS_GOOGLE_AUTH, AuthOptions, destination, find_credentials, token_errors
 from .._wire.transport import Quoted, Transport
 
 DEAD = ("SUSPENDED", "FAILED")
@@ -61,24 +61,13 @@ def credentials(endpoint: str, auth: AuthOptions) -> dict[str, Any]:
         }
     try:
         found = find_credentials(auth)
-        _token(found)
+        import google.auth.transport.requests
+
+        with token_errors():
+            found.refresh(google.auth.transport.requests.Request())
     except TpuError as error:
         return {**answer, "error": error.message, "remedy": error.remedy}
     return {**answer, "found": _described(found, auth)}
-
-
-def _token(found: Any) -> None:
-    import google.auth.exceptions
-    import google.auth.transport.requests
-
-    from .._core.errors import CredentialsError, Unavailable
-
-    try:
-        found.refresh(google.auth.transport.requests.Request())
-    except google.auth.exceptions.TransportError as error:
-        raise Unavailable(f"Google's token service cannot be reached: {error}") from error
-    except google.auth.exceptions.GoogleAuthError as error:
-        raise CredentialsError(f"The credentials are not accepted: {error}") from error
 
 
 def _described(found: Any, auth: AuthOptions) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import ipaddress
 import os
@@ -11,7 +12,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -159,21 +160,14 @@ class GoogleCredentials(TokenSupplier):
 
     def write(self, method: str, url: str, headers: MutableMapping[str, str]) -> None:
         """Have the credentials add their headers; they renew an expired token."""
-        import google.auth.exceptions
         import google.auth.transport.requests
 
         with self._lock:
             if self._credentials is None:
                 self._credentials = self._find()
                 self._request = google.auth.transport.requests.Request()
-            try:
+            with token_errors():
                 self._credentials.before_request(self._request, method, url, headers)
-            except google.auth.exceptions.TransportError as error:
-                raise Unavailable(f"Google's token service cannot be reached: {error}") from error
-            except google.auth.exceptions.GoogleAuthError as error:
-                raise CredentialsError(
-                    f"The credentials are not accepted: {_first_line(error)}"
-                ) from error
 
     def renew(self) -> bool:
         """Ask for a new token next time."""
@@ -181,6 +175,19 @@ class GoogleCredentials(TokenSupplier):
             if self._credentials is not None:
                 self._credentials.token = None
         return True
+
+
+@contextlib.contextmanager
+def token_errors() -> Iterator[None]:
+    """Raise as errors of the API why google-auth gets no token."""
+    import google.auth.exceptions
+
+    try:
+        yield
+    except google.auth.exceptions.TransportError as error:
+        raise Unavailable(f"Google's token service cannot be reached: {error}") from error
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise CredentialsError(f"The credentials are not accepted: {_first_line(error)}") from error
 
 
 class GcloudCredentials:

@@ -8,6 +8,7 @@ would give root of this machine to those who had root of that one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,22 @@ from .work import Failed, Run
 # The last ones of a list of options are those that count.
 GUARDS = ("nosuid", "nodev")
 UNDONE_BY = ("suid", "dev")
+
+
+def unit_name(path: str) -> str:
+    """Return a path in the form that systemd uses in names of units."""
+    words = [word for word in path.split("/") if word]
+    text = "-".join(re.sub(r"[^A-Za-z0-9:_.]", _escaped, word) for word in words) or "-"
+    return "\\x2e" + text[1:] if text.startswith(".") else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in match.group().encode())
+
+
+def point_of(line: str) -> str:
+    """Return the mount point in a line of /proc/self/mountinfo."""
+    return re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4])
 
 
 def unguarded(mountinfo: str, targets: Iterable[str]) -> dict[str, str]:
@@ -27,7 +44,7 @@ def unguarded(mountinfo: str, targets: Iterable[str]) -> dict[str, str]:
         words = left.split()
         if len(words) < 6:
             continue
-        target = words[4].encode().decode("unicode_escape")
+        target = point_of(line)
         if target not in wanted or right.startswith("autofs "):
             continue
         # What is mounted later lies above.

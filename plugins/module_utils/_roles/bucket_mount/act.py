@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._host.as_user import PATH, UserError, refuse_foreign
-from ..._host.mounts import guard
+from ..._host.mounts import guard, point_of
 from ..._host.state import read_text, write_atomically
 from ..._host.work import Failed, Run, difference, units_shown
 from . import units as buckets
@@ -182,7 +182,7 @@ class Mounter:
 def mounted() -> set[str]:
     """Return all mount points."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
-    return {line.split()[4].encode().decode("unicode_escape") for line in lines}
+    return {point_of(line) for line in lines}
 
 
 def can_automount() -> bool:

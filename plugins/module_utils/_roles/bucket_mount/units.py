@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..._host.mounts import GUARDS
+from ..._host.mounts import GUARDS, unit_name
 
 MANAGED = "# Managed by tpu.fleet (role bucket_mount).\n"
 UNITS = "/etc/systemd/system"
@@ -29,17 +28,6 @@ class Unit:
     def path(self) -> str:
         """Return the path of the unit file."""
         return f"{UNITS}/{self.name}"
-
-
-def unit_name(path: str) -> str:
-    """Return a path in the form that systemd uses in names of units."""
-    words = [word for word in path.split("/") if word]
-    text = "-".join(re.sub(r"[^A-Za-z0-9:_.]", _escaped, word) for word in words) or "-"
-    return "\\x2e" + text[1:] if text.startswith(".") else text
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in match.group().encode())
 
 
 def mount_options(entry: Mapping[str, Any], uid: int, gid: int) -> str:

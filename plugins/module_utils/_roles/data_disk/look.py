@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._host.as_user import PATH, UserError, refuse_foreign
-from ..._host.mounts import GUARDS
+from ..._host.mounts import GUARDS, point_of
 from ..._host.open_paths import TooMuchError, users_below
 from ..._host.state import STATE_DIR, read_text
 from ..._host.work import Failed, Run
@@ -117,11 +117,10 @@ def read_mounts(text: str) -> list[Mount]:
         words, kind = left.split(), right.split()
         if len(words) < 6 or not kind:
             continue
-        target = words[4].replace("\\040", " ")
         options = words[5].split(",")
         read_only = "ro" in options or "ro" in kind[2].split(",")
         guarded = set(GUARDS) <= set(options)
-        found.append(Mount(words[2], target, kind[0], read_only, guarded))
+        found.append(Mount(words[2], point_of(line), kind[0], read_only, guarded))
     return found
 
 

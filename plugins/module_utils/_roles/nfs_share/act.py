@@ -12,11 +12,11 @@ import stat
 from pathlib import Path
 
 from ..._host.as_user import UserError, give_folder, refuse_foreign
-from ..._host.mounts import guard
+from ..._host.mounts import guard, unit_name
 from ..._host.state import write_atomically
 from ..._host.work import Failed, Run, difference
 from .look import NOTHING, exported, files_now, is_masked, masks
-from .plan import DROP_IN, EXPORTS, MASKED, SETTINGS, UNITS, Export, Plan, Times, files, unit_name
+from .plan import DROP_IN, EXPORTS, MASKED, SETTINGS, UNITS, Export, Plan, Times, files
 
 SERVER = "nfs-server.service"
 
@@ -35,7 +35,7 @@ class Work:
         # Without the server's address, the present units are kept.
         for path in wanted.kept:
             for kind in ("mount", "automount"):
-                unit = f"{UNITS}/{unit_name(path, kind)}"
+                unit = f"{UNITS}/{unit_name(path)}.{kind}"
                 if unit in self.now:
                     self.wanted[unit] = self.now[unit]
                     self.wanted.setdefault(SETTINGS, self.now.get(SETTINGS, ""))
@@ -134,7 +134,7 @@ class Work:
     def refuse_to_hide(self, path: str) -> None:
         """Refuse to mount over a folder with files, unless the mount is ours already."""
         ours = any(
-            f"{UNITS}/{unit_name(path, kind)}" in self.now for kind in ("automount", "mount")
+            f"{UNITS}/{unit_name(path)}.{kind}" in self.now for kind in ("automount", "mount")
         )
         if ours or os.path.ismount(path) or not Path(path).is_dir():
             return
@@ -223,7 +223,7 @@ class Work:
                 self.exportfs()
             for export in self.plan.exports:
                 if export.folder != export.path:
-                    self.start(unit_name(export.path, "mount"))
+                    self.start(f"{unit_name(export.path)}.mount")
         elif EXPORTS in self.now:
             self.exportfs()
             if not self.check and not exported(self.command):
@@ -240,7 +240,7 @@ class Work:
     def mount(self) -> None:
         """Start the automounts."""
         for mount in self.plan.mounts:
-            self.start(unit_name(mount.path, "automount"))
+            self.start(f"{unit_name(mount.path)}.automount")
 
     def start(self, unit: str) -> None:
         """Enable and start a unit unless it is."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..._host.mounts import GUARDS
+from ..._host.mounts import GUARDS, unit_name
 from ..._schema.values import ENTRY_NAME
 
 MARK = "# Managed by tpu.fleet (role nfs_share)."
@@ -186,13 +186,6 @@ def _in_order(address: str) -> tuple[list[int], str]:
 # -- files -------------------------------------------------------------------------------------
 
 
-def unit_name(path: str, kind: str) -> str:
-    """Return the name that systemd requires for the unit of a mount point."""
-    return (
-        path.strip("/").replace("-", r"\x2d").replace("/", "-").replace("+", r"\x2b") + f".{kind}"
-    )
-
-
 def files(wanted: Plan, times: Times) -> dict[str, str]:
     """Return the files of the shares, by path."""
     found = {}
@@ -200,7 +193,7 @@ def files(wanted: Plan, times: Times) -> dict[str, str]:
         found[EXPORTS] = MARK + "\n" + "".join(_export_line(export) for export in wanted.exports)
         # Ordered after the disks without requiring them: a missing disk stops no other share.
         disks = sorted(
-            {unit_name(export.disk, "mount") for export in wanted.exports if export.disk}
+            {f"{unit_name(export.disk)}.mount" for export in wanted.exports if export.disk}
         )
         if disks:
             found[DROP_IN] = f"{MARK}\n[Unit]\nAfter={' '.join(disks)}\n"
@@ -208,10 +201,10 @@ def files(wanted: Plan, times: Times) -> dict[str, str]:
         found[SETTINGS] = _settings(times)
     for export in wanted.exports:
         if export.folder != export.path:
-            found[f"{UNITS}/{unit_name(export.path, 'mount')}"] = _bind_unit(export)
+            found[f"{UNITS}/{unit_name(export.path)}.mount"] = _bind_unit(export)
     for mount in wanted.mounts:
-        found[f"{UNITS}/{unit_name(mount.path, 'mount')}"] = _mount_unit(mount, times)
-        found[f"{UNITS}/{unit_name(mount.path, 'automount')}"] = _automount_unit(mount, times)
+        found[f"{UNITS}/{unit_name(mount.path)}.mount"] = _mount_unit(mount, times)
+        found[f"{UNITS}/{unit_name(mount.path)}.automount"] = _automount_unit(mount, times)
     return found
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..._host.as_user import UserError, read_as
+from ..._host.mounts import point_of
 from ..._host.shared_places import is_folder_of, tmux_folder
 from ..._host.state import as_json, read_text, write_atomically
 from ..._host.work import Run
@@ -224,7 +225,7 @@ def _home(path: str, measured: bool) -> Home | None:
     kind = "folder" if Path(path).is_dir() and not Path(path).is_symlink() else "other"
     mounts = []
     for line in (read_text("/proc/self/mountinfo") or "").splitlines():
-        place = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4])
+        place = point_of(line)
         if f"{place}/".startswith(f"{path}/"):
             mounts.append(place)
     size = _size_of(path) if measured and kind == "folder" else 0

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host import mounts
-from ansible_collections.tpu.fleet.plugins.module_utils._host.mounts import guard, unguarded
+from ansible_collections.tpu.fleet.plugins.module_utils._host.mounts import (
+    guard,
+    unguarded,
+    unit_name,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._host.work import Failed
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.bucket_mount import units
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.data_disk import plan as disks
@@ -133,3 +137,23 @@ def test_a_mount_is_changed_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert guard(run, ["/mnt/safe"], check=False) == []
     with pytest.raises(Failed, match="denied"):
         guard(lambda _argv: (32, "", "denied"), ["/mnt/half"], check=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/mnt/my-team/a_b", r"mnt-my\x2dteam-a_b"),
+        ("/mnt/out-put/", "mnt-out\\x2dput"),
+        ("/mnt//a b", "mnt-a\\x20b"),
+        ("/.cache", "\\x2ecache"),
+        ("/mnt/ü", "mnt-\\xc3\\xbc"),
+    ],
+)
+def test_names_are_those_of_systemd(path: str, name: str) -> None:
+    assert unit_name(path) == name
+
+
+@pytest.mark.parametrize("point", ["/mnt/ü", "/mnt/a b", "/"])
+def test_points_are_read_as_the_kernel_writes_them(point: str) -> None:
+    written = point.replace(" ", r"\040")
+    assert mounts.point_of(f"36 35 8:1 / {written} rw - ext4 /dev/sda rw") == point

@@ -7,22 +7,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.bucket_mount.unit
     apt_files,
     mount_options,
     mount_units,
-    unit_name,
 )
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/mnt/data", "mnt-data"),
-        ("/mnt/out-put/", "mnt-out\\x2dput"),
-        ("/mnt//a b", "mnt-a\\x20b"),
-        ("/.cache", "\\x2ecache"),
-        ("/mnt/ü", "mnt-\\xc3\\xbc"),
-    ],
-)
-def test_names_are_those_of_systemd(path: str, name: str) -> None:
-    assert unit_name(path) == name
 
 
 def test_options_are_those_of_the_mount_helper() -> None:

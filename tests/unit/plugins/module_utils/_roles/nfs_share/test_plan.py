@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.filter.nfs_hosts import nfs_hosts
+from ansible_collections.tpu.fleet.plugins.module_utils._host.mounts import unit_name
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.plan import (
     DROP_IN,
     EXPORTS,
@@ -16,7 +17,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.nfs_share.plan im
     files,
     plan,
     problems_of,
-    unit_name,
 )
 
 
@@ -104,7 +104,7 @@ def test_a_folder_on_a_disk_is_exported_while_the_disk_is_there(folder, disk):
     assert "mountpoint" not in plain
     assert line.count(f",mountpoint={disk})") == (2 if disk else 0)
     # The server waits for the disk, and does without it: the other share is not to go with it.
-    after = f"After={unit_name(disk, 'mount')}\n" if disk else None
+    after = f"After={unit_name(disk)}.mount\n" if disk else None
     assert ("Requires" in found.get(DROP_IN, "")) is False
     assert found[DROP_IN].endswith(after) if after else DROP_IN not in found
 
@@ -122,10 +122,6 @@ def test_patience(when_away, options):
     found = files(plan([{**TEAM, "on_timeout": when_away}], HOSTS, Me("pair", 0, "a")), Times())
     assert f"rw,{options},retry=0," in found[f"{UNITS}/mnt-team.mount"]
     assert "TimeoutIdleSec=600" in found[f"{UNITS}/mnt-team.automount"]
-
-
-def test_unit_names_are_those_of_systemd():
-    assert unit_name("/mnt/my-team/a_b", "mount") == r"mnt-my\x2dteam-a_b.mount"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ class Fence:
 
 def guard_of(fence: Fence, heard: str = "", restore_below: str = "", **more: Any) -> BucketGuard:
     place = {"storage": "", "metadata": "", "bucket": "lab", "name": "f"}
-    told = {"object": place, "mark": asdict(MINE), "sure": 20.0, "heard": heard}
+    told = {"object": place, "mark": MINE._asdict(), "sure": 20.0, "heard": heard}
     order = {"fence": {**told, "restore_below": restore_below}, "env": {}, "look_every": 0.05}
     guard = BucketGuard({**order, **more}, lambda text: said.append(text))
     guard._fence = fence  # type: ignore[assignment]

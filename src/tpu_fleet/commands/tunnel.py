@@ -115,8 +115,8 @@ def choose(services: Sequence[Served], name: str) -> Served:
     if running:
         names = ", ".join(f"{one.name}.{one.host}" for one in running)
         raise click.ClickException(f"There are several: choose one of {names}.")
-    names = sorted({one.name for one in services})
-    raise click.ClickException(no_such("notebook, board or dashboard", name, names))
+    there = sorted({one.name for one in services})
+    raise click.ClickException(no_such("notebook, board or dashboard", name, there))
 
 
 def free_port(wanted: int) -> int:

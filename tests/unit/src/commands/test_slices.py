@@ -39,7 +39,7 @@ def test_what_brings_a_resting_slice_back_is_said(
 ) -> None:
     declared = {"pair": {"name": "pair", "on_finish": "stop"}}
     monkeypatch.setattr(slices, "declared_slices", lambda: declared)
-    monkeypatch.setattr(slices, "run_playbook", lambda *_asked: Ended(code, Report(), 1.0))
+    monkeypatch.setattr(slices, "run_playbook", lambda *_asked: Ended(code, Report()))
     done = CliRunner().invoke(slices.slice_group, ["finish", "pair", *options])
     assert done.exit_code == code
     assert ("tpu-fleet slice wake pair" in done.output) is (code == 0 and not options)

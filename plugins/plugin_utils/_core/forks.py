@@ -8,6 +8,7 @@ task first needs them: in the fork, so that the next task loads them again.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 
 from ansible.plugins.loader import connection_loader, filter_loader, shell_loader, test_loader
@@ -18,8 +19,10 @@ def load(*filters: str) -> None:
 
     With one plugin of a collection, Ansible loads its others of the kind as well.
     """
-    for name in filters:
-        filter_loader.get(name)
+    # What imports an action outside Ansible's programs has no collections, and starts no tasks.
+    with contextlib.suppress(KeyError):
+        for name in filters:
+            filter_loader.get(name)
     test_loader.get("ansible.builtin.defined")
     connection_loader.get("ansible.builtin.local", class_only=True)
     shell_loader.get("ansible.builtin.sh", class_only=True)

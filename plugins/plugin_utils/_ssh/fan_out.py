@@ -19,6 +19,7 @@ import os
 import random
 import resource
 import socket
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -47,23 +48,30 @@ from .failures import (
 )
 from .targets import Target
 
+_CERTIFICATES = "asyncssh.crypto.x509"
+
 
 @contextlib.contextmanager
-def _without_libraries() -> Iterator[None]:
-    """Have asyncssh find no library of C, for which it would start compiler and linker six times.
+def _what_is_used() -> Iterator[None]:
+    """Have asyncssh import what is used here alone, in two thirds of the time.
 
-    They are for algorithms that are not used here: UMAC, and sntrup761 without mlkem768.
+    It would start compiler and linker six times to find libraries of C, for UMAC and for sntrup761
+    without mlkem768; and certificates of X.509 are trusted for no host.
     """
-    found, ctypes.util.find_library = ctypes.util.find_library, lambda _name: None
+    found = ctypes.util.find_library
+    ctypes.util.find_library = lambda name: None
+    sys.modules.setdefault(_CERTIFICATES, None)  # type: ignore[arg-type]
     try:
         yield
     finally:
         ctypes.util.find_library = found
+        if sys.modules[_CERTIFICATES] is None:
+            del sys.modules[_CERTIFICATES]
 
 
 # A call of fan_out without it raises LocalTrouble.
 try:
-    with _without_libraries():
+    with _what_is_used():
         import asyncssh
 
     HAS_ASYNCSSH = True

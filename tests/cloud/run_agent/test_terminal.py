@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +52,22 @@ def test_a_program_starts_though_the_one_before_is_just_ending(
     for attempt in range(1, 13):
         start(worker, attempt)
         harness.wait_until(result.exists, "the program's end")
+
+
+def test_the_log_begins_also_where_the_agent_is_of_an_earlier_version(
+    worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = terminal._new_session
+
+    def as_before(config: Any, command: list[str], launch: Path, log: list[str]) -> None:
+        order = json.loads(launch.read_text())
+        launch.write_text(json.dumps({**order, "log_command": log}))
+        begin(config, command, launch, ["true"])
+
+    monkeypatch.setattr(terminal, "_new_session", as_before)
+    start(worker, 1)
+    log = definitions.load(worker.definition).paths.log
+    harness.wait_until(lambda: log.exists() and "attempt 1 of" in log.read_text(), "the log")
 
 
 def test_a_program_starts_though_the_server_is_just_ending(

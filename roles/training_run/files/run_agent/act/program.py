@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def main(words: list[str]) -> int:
     with contextlib.suppress(OSError, AttributeError):
         # Grandchildren whose parent ends become ours, so none escapes the clearing up.
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _log_for_an_earlier_agent(order.get("log_command"))
     _say(f"attempt {order['attempt']} of {order['run']} begins on worker {order['worker']}")
     terminal = {key: os.environ[key] for key in ("TERM", "TMUX", "TMUX_PANE") if key in os.environ}
     result: dict[str, Any] = {"attempt": order["attempt"]}
@@ -158,6 +160,13 @@ def _say(text: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with contextlib.suppress(OSError):
         print(f"--- tpu-fleet {stamp} {text}", flush=True)
+
+
+def _log_for_an_earlier_agent(command: list[str] | None) -> None:
+    """Begin the log if the agent is of a version that leaves this to us, and not reloaded yet."""
+    if command:
+        line = "exec " + " ".join(shlex.quote(word) for word in command)
+        subprocess.run(["tmux", "pipe-pane", "-t", os.environ["TMUX_PANE"], line], check=False)
 
 
 def _wait_for_the_log(path: Path, health: Path, last: str) -> None:

@@ -127,7 +127,7 @@ def test_an_agent_that_comes_back_adopts_the_program(gang: Make) -> None:
     for worker in workers:
         worker.wait(agent_pid=worker.process.pid, state="running")
         worker.send(signal.SIGHUP)  # and so does one that replaces itself
-    harness.time.sleep(timing["lost"] + 2)  # longer than it takes to be lost
+    time.sleep(timing["lost"] + 2)  # longer than it takes to be lost
     for worker in workers:
         assert worker.process.poll() is None
         assert worker.wait(state="running", attempt=1)["pid"] == pids[worker.index]
@@ -147,7 +147,7 @@ def test_a_reload_ends_no_agent_from_when_systemd_may_send_it(
         # It begins anew again and again, and is asked to at every moment of that.
         for _ in range(200):
             worker.send(signal.SIGHUP)
-            harness.time.sleep(0.02)
+            time.sleep(0.02)
             assert worker.process.poll() is None
             systemd.setblocking(False)
             with contextlib.suppress(BlockingIOError):

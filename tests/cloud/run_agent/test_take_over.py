@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_a_gang_of_the_first_release_keeps_its_attempt(
         worker.send(signal.SIGHUP)
         harness.wait_until(lambda one=worker: len(one.events("agent-started")) == 2, "a new agent")
         # A gang whose agents did not understand each other would end its attempt.
-        harness.time.sleep(harness.TIMING["lost"] + 2)
+        time.sleep(harness.TIMING["lost"] + 2)
         for other, pid in zip(workers, pids, strict=True):
             assert other.wait_running(attempt) == pid
     assert [len(worker.events("attempt-ended")) for worker in workers] == ended

@@ -14,7 +14,10 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+
+_TRIES = 100
 
 
 def move_away(path: Path) -> None:
@@ -40,26 +43,46 @@ def take_folder(path: Path, uid: int, gid: int) -> None:
     """Create a folder that only its owner can enter; what another user put there is moved away."""
     if is_folder_of(path, uid):
         return
-    with contextlib.suppress(FileNotFoundError):
-        move_away(path)
-    path.mkdir(mode=0o700)
-    os.chown(str(path), uid, gid, follow_symlinks=False)
+    made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=str(path.parent)))
+    try:
+        os.chown(str(made), uid, gid, follow_symlinks=False)
+        _put(made, path, lambda: is_folder_of(path, uid))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            made.rmdir()
 
 
 def take_file(path: Path, uid: int, gid: int) -> None:
     """Replace a file by an empty one of a user; a folder in its place is moved away."""
+    handle, made = tempfile.mkstemp(prefix=f".{path.name}-", dir=str(path.parent))
     try:
-        path.unlink()
-    except FileNotFoundError:
-        pass
-    except IsADirectoryError:
-        move_away(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(str(path), flags, 0o600)
-    try:
-        os.fchown(descriptor, uid, gid)
+        try:
+            os.fchown(handle, uid, gid)
+        finally:
+            os.close(handle)
+        _put(Path(made), path, lambda: False)
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            Path(made).unlink()
+
+
+def _put(made: Path, path: Path, is_there: Callable[[], bool]) -> None:
+    """Rename what was made to its place, unless the same is there.
+
+    Other users, and the agents of other runs, create and remove at the same time what is there.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            made.replace(path)
+        except OSError:
+            if is_there():
+                return
+            if not left:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                move_away(path)
+        else:
+            return
 
 
 def tmux_folder(uid: int) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,3 +48,42 @@ def test_a_folder_of_the_user_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_of_another_user_is_not_hers(tmp_path: Path) -> None:
     assert not shared_places.is_folder_of(tmp_path, os.getuid() + 1)
     assert not shared_places.is_folder_of(tmp_path / "missing", os.getuid())
+
+
+OTHERS = """
+import sys
+from pathlib import Path
+place = Path(sys.argv[1])
+print(flush=True)
+while True:
+    try:
+        place.touch()
+        place.unlink()
+        place.mkdir()
+        place.rmdir()
+    except OSError:
+        pass
+"""
+
+
+@contextmanager
+def others_take(place: Path) -> Iterator[None]:
+    words = [sys.executable, "-c", OTHERS, str(place)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        try:
+            yield
+        finally:
+            other.kill()
+
+
+@pytest.mark.parametrize("take", [shared_places.take_file, shared_places.take_folder])
+def test_others_take_the_name_at_the_same_time(
+    tmp_path: Path, take: Callable[[Path, int, int], None]
+) -> None:
+    place = tmp_path / "name"
+    with others_take(place):
+        for _ in range(500):
+            take(place, os.getuid(), os.getgid())
+    assert not list(tmp_path.glob(".name-????????"))

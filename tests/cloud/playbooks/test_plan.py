@@ -118,7 +118,7 @@ def test_slices_are_named_and_asked_for_before_anything_starts(
     )
     done = fleet(ground, "slice", "delete", "ours-0", typed="yes\n")
     assert done.returncode == 1
-    assert "ours-0: v4-8 in us-central2-b, READY, 1 workers, $12.88 an hour" in done.stderr
+    assert "ours-0: v4-8 in us-central2-b, READY, 1 worker, $12.88 an hour" in done.stderr
     assert '"yes" is not "ours-0". Nothing was deleted.' in done.stderr
     assert node_names(cloud) == {"ours-0", "ours-1"}
 

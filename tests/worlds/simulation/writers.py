@@ -34,8 +34,8 @@ from run_agent.act import (
     bucket_guard,
     bucket_requests,
     environment,
-    fence_look,
     fence_object,
+    helper,
     preparation,
     terminal,
 )
@@ -613,8 +613,8 @@ class World:
             for module, name, value in (
                 (bucket_requests, "http", SimpleNamespace(client=fake)),
                 (gang_leader, "Kept", lambda path, spare: Kept(path, spare, self)),
-                (fence_look, "threading", SimpleNamespace(Thread=self._looks_thread, Event=Event)),
-                (fence_look, "as_user", users),
+                (helper, "threading", SimpleNamespace(Thread=self._looks_thread, Event=Event)),
+                (helper, "as_user", users),
                 (terminal, "user_environment", lambda _user: {}),
                 (bucket_guard, "processes", Processes(self)),
                 (bucket_guard, "threading", SimpleNamespace(Thread=self._guards_thread)),

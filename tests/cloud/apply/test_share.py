@@ -95,7 +95,7 @@ def test_only_peers_are_answered_and_each_a_few_times_at_once(tmp_path: Path) ->
     # They are gone.
     for _number in range(1000):
         with begin("127.0.0.2") as asking:
-            if answered(asking) == b"HTTP/1.0 200":
+            if answered(asking) == b"HTTP/1.1 200":
                 return
     raise AssertionError("the peer is not answered any more")
 

@@ -161,7 +161,7 @@ def of_cloud(name: str, *folders: str) -> Stage:
 # the cores before the others, or it would end long after them. Beside them one at a time what
 # fills. Any may run beside any other: each cloud gets a free port (ports.py of the local cloud's
 # tests).
-AT_ONCE = 5
+AT_ONCE = 6
 FULL = (
     Stage("story", in_ci("-x", "tests/machines/e2e")),
     of_cloud("agents", "run_agent", "queue_agent"),
@@ -169,6 +169,7 @@ FULL = (
     Stage("hostile_user", in_ci("tests/machines/hostile_user")),
     # One process reads 15,000 tests once.
     Stage("unit", in_ci(*UNIT), nice=SHORTER),
+    Stage("api", in_ci("local_cloud/tests/api"), nice=SHORTER),
     of_cloud("watch", "watch", "fan_out"),
     of_cloud("modules", "modules", "apply", "api", "capacity", "inventory", "queue"),
     Stage("machines", in_ci(*MACHINES)),
@@ -180,7 +181,6 @@ FULL = (
     # Each of its tests starts gcloud, which is a second of a core.
     Stage("gcloud", in_ci("-n", "2", GCLOUD), nice=SHORTER),
     Stage("property", in_ci("-n", "2", "tests/worlds/property"), nice=SHORTER),
-    Stage("api", in_ci("local_cloud/tests/api"), nice=SHORTER),
     Stage("stories", in_ci(STORIES)),
     # The fleet's page in a browser.
     Stage("page", in_ci("tests/cloud/page")),

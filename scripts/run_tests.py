@@ -169,9 +169,9 @@ FULL = (
     Stage("hostile_user", in_ci("tests/machines/hostile_user")),
     # One process reads 15,000 tests once.
     Stage("unit", in_ci(*UNIT), nice=SHORTER),
+    of_cloud("modules", "modules", "apply", "api", "capacity", "inventory", "queue"),
     Stage("api", in_ci("local_cloud/tests/api"), nice=SHORTER),
     of_cloud("watch", "watch", "fan_out"),
-    of_cloud("modules", "modules", "apply", "api", "capacity", "inventory", "queue"),
     Stage("machines", in_ci(*MACHINES)),
     Stage(
         "molecule",

@@ -95,6 +95,10 @@ class Place:
         """Return the file with what other workers of the slice found out, once it is known."""
         return self.state / "results" / f"{work}.peers"
 
+    def followed(self, work: str) -> Path:
+        """Return the file that a call touches while it follows a piece of work."""
+        return self.state / "results" / f"{work}.followed"
+
     def needed(self, venv: str) -> Path:
         """Return the file that says why an environment could not be built for a run."""
         return self.state / "needed" / f"{venv}.json"

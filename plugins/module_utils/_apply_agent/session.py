@@ -27,7 +27,7 @@ from .stamp import keep_glance
 from .store import Store, StoreError
 from .talk import Line, line_of
 from .wish import SHARED, Todo, Wish
-from .work import Engine, NoEngineError, Work, WorkError
+from .work import Engine, NoEngineError, UnheardError, Work, WorkError, stamp_of
 
 # A controller that receives nothing for long cannot know whether the connection is dead.
 SIGN_OF_LIFE = 10.0
@@ -126,7 +126,7 @@ class Session:
             if running.get("work") == work.name:
                 if follow:
                     threading.Thread(target=self._pass_on_peers, args=(work,), daemon=True).start()
-                return self._follow(work)
+                return self._follow(work, follow)
             self._wait(deadline)
 
     def _wait(self, deadline: float) -> None:
@@ -184,6 +184,8 @@ class Session:
             write(self.place.running, json.dumps({**about, "pid": os.getpid()}))
             result = work.run(todo, self.engine, follow)
             code = 0 if result["status"] == "ok" else 1
+        except UnheardError:
+            pass
         except BaseException as error:  # every failure is reported, because the session waits
             known = isinstance(error, (WorkError, StoreError, OSError))
             why = str(error) if known else traceback.format_exc()
@@ -195,11 +197,13 @@ class Session:
         finally:
             os._exit(code)
 
-    def _follow(self, work: Work) -> Dict[str, Any]:
+    def _follow(self, work: Work, passes_on: bool) -> Dict[str, Any]:
         """Send the events of the work until it has ended; return the result."""
         events, read_so_far, said = self.place.events(work.name), 0, time.monotonic()
         pauses = _pauses()
         while True:
+            if passes_on:
+                self._note_that_it_is_followed(work)
             over = _is_free(self.place.lock)
             text = _from(events, read_so_far)
             whole = text.rpartition(b"\n")[0]
@@ -222,6 +226,13 @@ class Session:
                     self.line.say("alive")
                     said = time.monotonic()
                 time.sleep(next(pauses))
+
+    def _note_that_it_is_followed(self, work: Work) -> None:
+        """Show the work every second that there is a controller to pass on what it waits for."""
+        path = self.place.followed(work.name)
+        if not self.line.lost and abs(time.time() - (stamp_of(path) or 0.0)) > 1.0:
+            with contextlib.suppress(OSError):
+                path.touch()
 
     def _wait_for_lock(self, limit: float) -> None:
         end, pauses = time.monotonic() + limit, _pauses()

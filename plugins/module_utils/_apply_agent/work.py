@@ -25,6 +25,8 @@ from .wish import SHARED, Todo, Wish, digest, given_of, parts_of
 
 # Seconds to wait for the first worker of a slice; the controller skips a slow one earlier.
 _PATIENCE = 3600.0
+# And without a call that follows this work: only a controller passes on what that worker found out.
+UNHEARD = 60.0
 # By default Ansible polls each millisecond whether a task has ended, which takes 4 % of a core.
 _CONFIGURATION = "[defaults]\nlocalhost_warning = false\ninternal_poll_interval = 0.005\n"
 # The number of earlier collections, logs and results that are kept.
@@ -54,6 +56,10 @@ _AHEAD = {
 
 class WorkError(Exception):
     """The roles could not be applied; the text has the reason and the remedy."""
+
+
+class UnheardError(WorkError):
+    """The work ends without a result, and the next call begins it again."""
 
 
 class NoEngineError(WorkError):
@@ -212,10 +218,15 @@ class Work:
     def _peers(self) -> Dict[str, Any]:
         """Wait for what other workers of the slice found out, and return it."""
         path, deadline = self.place.peers(self.name), time.monotonic() + _PATIENCE
+        heard, heard_at = None, time.monotonic()
         if not path.exists():
             self._say(event="peers")
         while not path.exists():
-            if time.monotonic() > deadline:
+            now, before, heard = time.monotonic(), heard, stamp_of(self.place.followed(self.name))
+            heard_at = now if heard != before else heard_at
+            if now - heard_at > UNHEARD:
+                raise UnheardError("no controller follows this work")
+            if now > deadline:
                 raise WorkError(
                     "the controller did not pass on what the first worker of the slice found out. "
                     "Apply again; finished work is kept"
@@ -291,6 +302,7 @@ class Work:
             (self.place.state / "results", "*.json"),
             (self.place.state / "results", "*.events"),
             (self.place.state / "results", "*.peers"),
+            (self.place.state / "results", "*.followed"),
         ):
             for path in sorted(folder.glob(pattern), key=_age)[:-KEPT]:
                 path.unlink()
@@ -300,6 +312,14 @@ class Work:
 
 def _age(path: Path) -> float:
     return path.stat().st_mtime
+
+
+def stamp_of(path: Path) -> float | None:
+    """Return when a file was written; None if there is none."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def extract(archive: tarfile.TarFile, folder: Path) -> None:

@@ -33,7 +33,9 @@ from tpu_fleet_apply.runs import RunFiles
 from tpu_fleet_apply.session import Session
 from tpu_fleet_apply.stamp import Watch
 from tpu_fleet_apply.talk import Line
+from tpu_fleet_apply import work
 import json
+work.UNHEARD = {unheard}
 folder = Path({folder!r})
 watch = Watch(trees=(str(folder / "etc"),), closed=(), files=(), homes=(), units=())
 place = Place(
@@ -92,9 +94,14 @@ class Host:
             }
         )
 
-    def start(self, *words: str, patience: float = 60) -> subprocess.Popen[bytes]:
+    def start(
+        self, *words: str, patience: float = 60, unheard: float = 60
+    ) -> subprocess.Popen[bytes]:
         program = PROGRAM.format(
-            agent=str(self.folder / "agent.pyz"), folder=str(self.folder), patience=patience
+            agent=str(self.folder / "agent.pyz"),
+            folder=str(self.folder),
+            patience=patience,
+            unheard=unheard,
         )
         return subprocess.Popen(
             [sys.executable, "-c", program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -297,18 +304,46 @@ def test_by_its_timer_it_mends_what_was_altered(host: Host) -> None:
     assert not timer.exists()
 
 
-def test_the_second_worker_waits_for_the_first_where_both_must_agree(host: Host) -> None:
+def agrees_with_the_first(host: Host) -> None:
     host.request = {"follow": True}
     host.peers = {"w9": {"found": "by w9", "tpu_vm_name": "s"}}
     host.roles = ["first", "code_checkout"]
     host.values = {
         "first": {"first_text": "one"},
-        "code_checkout": {"code_checkout_text": "{{ hostvars['w9'].found }} {{ groups.tpu }}"},
+        "code_checkout": {"code_checkout_text": "{{ hostvars['w9'].found }}"},
     }
+
+
+def test_the_second_worker_waits_for_the_first_where_both_must_agree(host: Host) -> None:
+    agrees_with_the_first(host)
+    text = "{{ hostvars['w9'].found }} {{ groups.tpu }}"
+    host.values["code_checkout"]["code_checkout_text"] = text
     told = host.be()
     assert "peers" in [one["say"] for one in told["said"]]
     assert told["counts"]["changed"] == 2
     assert (host.folder / "etc" / "code_checkout").read_text() == "by w9 ['w0']\n"
+
+
+def test_what_no_controller_follows_does_not_wait_for_the_first_and_is_begun_again(
+    host: Host,
+) -> None:
+    agrees_with_the_first(host)
+    process = host.start(unheard=1)
+    host.until(process, "peers")
+    process.kill()
+    process.wait()
+    host.wait_for(host.is_free)
+    assert host.be()["status"] == "ok"
+    assert (host.folder / "etc" / "code_checkout").read_text() == "by w9\n"
+
+
+def test_a_controller_that_follows_may_take_long_to_hear_of_the_first(host: Host) -> None:
+    agrees_with_the_first(host)
+    process = host.start(unheard=2.5)
+    for said in host.answers(process, host.ask(process)):
+        if said["say"] == "peers":
+            time.sleep(5)
+    assert said["status"] == "ok"
 
 
 LOOKS = """

@@ -53,13 +53,7 @@ class CompileCache:
 
     def take_over(self, before: CompileCache) -> None:
         """Go on with what the watch of the agent before knew, and end that."""
-        config = self._config
-        same = (self.folder, self._bucket, self._key) == (
-            before.folder,
-            before._bucket,
-            before._key,
-        )
-        if same and config.hosts == before._config.hosts and config.port == before._config.port:
+        if self._about == before._about:
             self._server, before._server, self._served = before._server, None, before._served
             self._known, self._last_fetched = before._known, before._last_fetched
             # A round that is on ends, and is begun again.

@@ -165,7 +165,7 @@ def _say(text: str) -> None:
 def _log_for_an_earlier_agent(command: list[str] | None) -> None:
     """Begin the log if the agent is of a version that leaves this to us, and not reloaded yet."""
     if command:
-        line = "exec " + " ".join(shlex.quote(word) for word in command)
+        line = f"exec {shlex.join(command)}"
         subprocess.run(["tmux", "pipe-pane", "-t", os.environ["TMUX_PANE"], line], check=False)
 
 

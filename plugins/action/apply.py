@@ -18,7 +18,7 @@ from ansible.utils.display import Display
 from ..module_utils._core import threads
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import REMINDERS
-from ..module_utils._tpu.workers import GROUP_LEADERS
+from ..module_utils._tpu.names import GROUP_LEADERS
 from ..plugin_utils._apply import bundle as apply_bundle
 from ..plugin_utils._apply.prepare import asked_for, prepare, show
 from ..plugin_utils._apply.report import (

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._fleet import beside
 from ..module_utils._fleet_file import around
 from ..module_utils._tpu.model import LOST_STATES
-from ..module_utils._tpu.workers import GROUP_LEADERS
+from ..module_utils._tpu.names import GROUP_LEADERS
 from ..plugin_utils._core import progress
 from ..plugin_utils._fleet.declared import Declared, together
 

@@ -17,10 +17,11 @@ from ansible.module_utils.urls import open_url
 
 from ..module_utils._ansible.api_module import client_from
 from ..module_utils._ansible.options import spec_of
+from ..module_utils._core.answer import AnswerError
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.plain_text import shown
 from ..module_utils._core.wait import boottime
-from ..module_utils._core.worker_words import AnswerError, drill_look
+from ..module_utils._core.worker_words import drill_look
 from ..module_utils._host.state import write_atomically
 from ..module_utils._roles.training_run import drill as _drill
 from ..modules.drill import ARGUMENT_SPEC

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..filter.machines import machines
 from ..module_utils._roles.training_run.drill import NUMBERS, plan
-from ..module_utils._tpu.workers import GROUP_USABLE
+from ..module_utils._tpu.names import GROUP_USABLE
 from ..plugin_utils._core.refused import Refused
 from ..plugin_utils._fleet.declared import Declared
 

@@ -16,12 +16,8 @@ from ansible.errors import AnsibleError
 from ..module_utils._fleet_file.around import queue_access
 from ..module_utils._fleet_file.bucket_places import PLACED, Places
 from ..module_utils._fleet_file.notices import NOTICED, notices
-from ..module_utils._tpu.workers import (
-    GROUP_UNAVAILABLE,
-    GROUP_USABLE,
-    maintenance_text,
-    natural_key,
-)
+from ..module_utils._tpu.names import GROUP_UNAVAILABLE, GROUP_USABLE, natural_key
+from ..module_utils._tpu.workers import maintenance_text
 from ..plugin_utils._fleet.check import readable
 from ..plugin_utils._fleet.declared import Declared
 

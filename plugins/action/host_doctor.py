@@ -9,7 +9,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._core.worker_words import AnswerError, doctor_answer
+from ..module_utils._core.answer import AnswerError
+from ..module_utils._core.worker_words import doctor_answer
 from ..module_utils._doctor.check import examine, worst
 from ..module_utils._doctor.machine import CHECKS, skew
 

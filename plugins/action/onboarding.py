@@ -10,7 +10,7 @@ from typing import Any
 from ..filter.machines import machines
 from ..module_utils._ansible.options import spec_of
 from ..module_utils._schema.disks import mounts_of
-from ..module_utils._tpu.workers import GROUP_USABLE
+from ..module_utils._tpu.names import GROUP_USABLE
 from ..modules.onboarding import DOCUMENTATION, write
 from ..plugin_utils._fleet.declared import Declared
 

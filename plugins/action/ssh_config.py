@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
 
 from ..module_utils._host.work import difference
-from ..module_utils._tpu.workers import GROUP_USABLE
+from ..module_utils._tpu.names import GROUP_USABLE
 from ..plugin_utils._apply.values import Values
 from ..plugin_utils._fleet.declared import Declared
 from ..plugin_utils._inventory.worker_list import Variable, groups_of, write_files

@@ -40,7 +40,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..module_utils._core.worker_words import AnswerError, Words, packages_of
+from ..module_utils._core.answer import AnswerError, Words
+from ..module_utils._core.worker_words import packages_of
 from ..module_utils._roles.python_env.plan import differences
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")

@@ -212,7 +212,7 @@ from ..module_utils._inventory import host_keys
 from ..module_utils._inventory.connections import control_directory
 from ..module_utils._inventory.fetch import Host, Query, attribute_errors, fetch, hosts_of
 from ..module_utils._tpu.client import Client
-from ..module_utils._tpu.workers import (
+from ..module_utils._tpu.names import (
     GROUP_LEADERS,
     GROUP_UNAVAILABLE,
     GROUP_UNFINISHED,

@@ -65,8 +65,8 @@ from ..module_utils._ansible.api_module import api_module, run
 from ..module_utils._ansible.options import ZONE
 from ..module_utils._schema.accelerators import default_runtime, parse
 from ..module_utils._tpu.client import Client
+from ..module_utils._tpu.names import natural_key
 from ..module_utils._tpu.offers import AcceleratorTypeInfo
-from ..module_utils._tpu.workers import natural_key
 
 
 def facts_of(offered: AcceleratorTypeInfo) -> dict[str, Any]:

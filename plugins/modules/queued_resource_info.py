@@ -84,10 +84,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._ansible.api_module import api_module, run, warn_of_unread
 from ..module_utils._tpu.client import ALL_ZONES, Client
 from ..module_utils._tpu.model import Listing
+from ..module_utils._tpu.names import natural_key
 from ..module_utils._tpu.queued_facts import queued_facts
 from ..module_utils._tpu.queued_resources import QueuedResource
 from ..module_utils._tpu.versions import V2ALPHA1
-from ..module_utils._tpu.workers import natural_key
 
 
 def is_asked_for(queued: QueuedResource, params: Mapping[str, Any]) -> bool:

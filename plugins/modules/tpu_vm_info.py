@@ -75,7 +75,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._ansible.api_module import api_module, run, warn_of_unread
 from ..module_utils._tpu.client import ALL_ZONES, Client
 from ..module_utils._tpu.model import Listing, Node
-from ..module_utils._tpu.workers import natural_key, node_facts
+from ..module_utils._tpu.names import natural_key
+from ..module_utils._tpu.workers import node_facts
 
 
 def is_asked_for(node: Node, params: Mapping[str, Any]) -> bool:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import Words
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     RunStatus,
-    Words,
     run_status,
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._core.errors import from_status
 from .._tpu.model import Listing, Operation, basename, part_of
-from .._tpu.workers import natural_key
+from .._tpu.names import natural_key
 from .slice_plan import sights
 from .slices import GROUPS, INSTANCES, ComputeSlices
 

@@ -4,7 +4,7 @@
 
 A worker may be compromised, and then chooses every byte of its answers. The functions here return
 typed and bounded values, or raise AnswerError, which names the worker, the field and the value. No
-other code on the controller parses a worker's answer.
+other code on the controller parses a worker's answer, but `sync_words.py` what it says in a sync.
 
 Some values come from files that a run's user can write. They refuse that one run or entry, never
 the whole answer: such a run has the state REFUSED, and its reason has the field and the value.
@@ -18,24 +18,15 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from re import Pattern
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from .._schema.values import DEPLOY_KEY_NAME, ENTRY_NAME
+from .answer import LARGEST, LAST_TIME, MANY, AnswerError, Words, is_number, parsed
 from .plain_text import LINES, TEXT, hides, shown, shown_lines
 from .run_times import KINDS, PARTS, counts_of, seconds_of
 
 _T = TypeVar("_T")
-ANSWER = 1 << 22
-"""Maximum bytes of an answer."""
-MANY = 10_000
-"""Maximum entries of a list."""
-DEEPEST = 50
-"""Maximum depth of an answer, because copying recurses for each level."""
-LARGEST = 1 << 53
 LARGEST_LOSS = 1e30
-LAST_TIME = 2.2e11
-"""A time in the year 8941: later ones cannot be written as dates."""
 
 # Valid names of a run. The role training_run has the same rule.
 IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}|")
@@ -50,199 +41,6 @@ _NO_NUMBER = re.compile(r"nan|-?inf")
 HASH = re.compile(r"[0-9A-Za-z-]{0,128}")
 LOSS_TROUBLE = re.compile(r"-?[a-z]{1,20}")
 """What can be wrong with a loss: nan, inf, -inf, exploded."""
-
-_REQUIRED: Any = object()
-
-
-class AnswerError(ValueError):
-    """A worker's answer is invalid; names the worker, the field and the value."""
-
-    def __init__(self, worker: str, name: str, value: Any, wanted: str) -> None:
-        said = value if isinstance(value, str) else _as_text(value)
-        where = f"{shown(name, 120)} " if name else ""
-        self.worker = worker
-        self.says = f"its answer is not accepted: {where}is {shown(said, 120)!r}, not {wanted}"
-        self.remedy = "Check the worker; if no intruder controls it, configure it again."
-        super().__init__(f"{shown(worker, 120)}: {self.says}. {self.remedy}")
-
-
-def _as_text(value: Any) -> str:
-    """Format a JSON value for an error; long ones are shortened."""
-    if isinstance(value, (dict, list)):
-        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    return "nothing" if value is None else str(value)[:TEXT]
-
-
-def parsed(worker: str, answer: str | bytes | None, most: int = ANSWER) -> Any:
-    """Return the JSON of an answer."""
-    if not isinstance(answer, (str, bytes)):
-        raise AnswerError(worker, "", answer, "text")
-    if len(answer) > most:
-        raise AnswerError(worker, "", f"{len(answer)} bytes", f"at most {most} bytes")
-    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
-    try:
-        answer = json.loads(text, parse_int=_whole)
-    except (ValueError, RecursionError):
-        raise AnswerError(worker, "", text, "JSON") from None
-    if _is_deeper(answer, DEEPEST):
-        raise AnswerError(worker, "", text, f"JSON of at most {DEEPEST} levels")
-    return answer
-
-
-def _whole(digits: str) -> int | float:
-    """Read a whole number; of more digits than any has here, as a float, which is none."""
-    return int(digits) if len(digits) <= 20 else float(digits)
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    """Return whether objects and lists are nested deeper than this."""
-    level = [value]
-    for _level in range(levels + 1):
-        level = [one for one in level if isinstance(one, (dict, list))]
-        if not level:
-            return False
-        level = [
-            one for each in level for one in (each.values() if isinstance(each, dict) else each)
-        ]
-    return True
-
-
-def _is_number(value: Any, *kinds: type) -> bool:
-    """Return whether a value is a number, of these kinds if any are given; true is none."""
-    return isinstance(value, kinds or (int, float)) and not isinstance(value, bool)
-
-
-class Words:
-    """An object of an answer, whose values are read one by one."""
-
-    def __init__(self, worker: str, value: Any, name: str = "") -> None:
-        self.worker = worker
-        self.name = name
-        if not isinstance(value, Mapping):
-            raise AnswerError(worker, name, value, "an object")
-        self.value = value
-
-    def refuse(self, key: str, value: Any, wanted: str) -> NoReturn:
-        """Raise the error for one of its values."""
-        raise AnswerError(self.worker, f"{self.name}.{key}" if self.name else key, value, wanted)
-
-    def raw(self, key: str, default: Any = _REQUIRED) -> Any:
-        """Return a value as it is."""
-        value = self.value.get(key)
-        if value is None:
-            if default is _REQUIRED:
-                self.refuse(key, None, "there")
-            return default
-        return value
-
-    def word(self, key: str, pattern: Pattern[str], default: Any = _REQUIRED) -> str:
-        """Return a name that matches a pattern."""
-        value = self.raw(key, default)
-        if value is default:
-            return str(value)
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            self.refuse(key, value, f"like {pattern.pattern}")
-        return value
-
-    def text(self, key: str, default: Any = "", most: int = TEXT) -> str:
-        """Return a text that is safe to show."""
-        return self._text(key, self.raw(key, default), most)
-
-    def texts(self, key: str, most: int = LINES) -> tuple[str, ...]:
-        """Return a list of texts that are safe to show."""
-        return tuple(self._text(key, value) for value in self.items(key, most))
-
-    def _text(self, key: str, value: Any, most: int = TEXT) -> str:
-        if not isinstance(value, str):
-            self.refuse(key, value, "text")
-        return shown(value, most)
-
-    def items(self, key: str, most: int = MANY, needed: bool = False) -> list[Any]:
-        """Return a list; an optional missing one is empty."""
-        value = self.raw(key) if needed else self.raw(key, [])
-        if not isinstance(value, (list, tuple)):
-            self.refuse(key, value, "a list")
-        if len(value) > most:
-            self.refuse(key, value, f"a list of at most {most}")
-        return list(value)
-
-    def words(self, key: str, pattern: Pattern[str], most: int = MANY) -> tuple[str, ...]:
-        """Return a list of names that match a pattern."""
-        values = self.items(key, most)
-        for value in values:
-            if not isinstance(value, str) or not pattern.fullmatch(value):
-                self.refuse(key, value, f"like {pattern.pattern}")
-        return tuple(values)
-
-    def number(
-        self, key: str, least: int = 0, most: int = LARGEST, default: Any = _REQUIRED
-    ) -> Any:
-        """Return a whole number within bounds."""
-        value = self.raw(key, default)
-        if value is default:
-            return value
-        if not _is_number(value, int) or not least <= value <= most:
-            self.refuse(key, value, f"a whole number from {least} to {most}")
-        return value
-
-    def real(self, key: str, default: Any = _REQUIRED) -> Any:
-        """Return a number of seconds, or a time."""
-        value = self.raw(key, default)
-        if value is default:
-            return value
-        if not _is_number(value) or not -LAST_TIME < value < LAST_TIME:
-            self.refuse(key, value, "a time or a number of seconds")
-        return value
-
-    def within(self, key: str, most: float) -> float | None:
-        """Return a number from 0 to `most`; None if there is none."""
-        value = self.raw(key, None)
-        if value is None:
-            return None
-        if not _is_number(value) or not 0 <= value <= most:
-            self.refuse(key, value, f"a number from 0 to {most:g}")
-        return float(value)
-
-    def flag(self, key: str, default: Any = _REQUIRED) -> bool:
-        """Return true or false."""
-        value = self.raw(key, default)
-        if not isinstance(value, bool):
-            self.refuse(key, value, "true or false")
-        return value
-
-    def objects(self, key: str, most: int = MANY, needed: bool = True) -> list[Words]:
-        """Return a list of objects."""
-        name = f"{self.name}.{key}" if self.name else key
-        return [
-            Words(self.worker, value, f"{name}[{number}]")
-            for number, value in enumerate(self.items(key, most, needed))
-        ]
-
-    def object(self, key: str, default: Any = _REQUIRED) -> Words:
-        """Return an object."""
-        name = f"{self.name}.{key}" if self.name else key
-        return Words(self.worker, self.raw(key, default), name)
-
-    def keys_of(self, pattern: Pattern[str], most: int = MANY) -> list[str]:
-        """Return the keys, which are names."""
-        if len(self.value) > most:
-            raise AnswerError(self.worker, self.name, self.value, f"an object of at most {most}")
-        for key in self.value:
-            if not isinstance(key, str) or not pattern.fullmatch(key):
-                raise AnswerError(self.worker, self.name, key, f"like {pattern.pattern}")
-        return list(self.value)
-
-    def named(self, pattern: Pattern[str], most: int = MANY) -> dict[str, Words]:
-        """Return the objects of an object whose keys are names."""
-        return {key: self.object(key) for key in self.keys_of(pattern, most)}
-
-    def texts_by_name(self, pattern: Pattern[str]) -> dict[str, str]:
-        """Return the texts of an object whose keys are names."""
-        return {key: self.text(key) for key in self.keys_of(pattern)}
-
-    def numbers_by_name(self, pattern: Pattern[str]) -> dict[str, int]:
-        """Return the whole numbers of an object whose keys are names."""
-        return {key: self.number(key) for key in self.keys_of(pattern)}
 
 
 # Runs
@@ -512,7 +310,7 @@ def _past(words: Words) -> Past | None:
 
 
 def _is_real(value: Any) -> bool:
-    return _is_number(value) and -sys.float_info.max <= value <= sys.float_info.max
+    return is_number(value) and -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _is_time(value: Any) -> bool:
@@ -520,7 +318,7 @@ def _is_time(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return _is_number(value, int) and abs(value) <= LARGEST
+    return is_number(value, int) and abs(value) <= LARGEST
 
 
 def run_event(told: Any) -> RunEvent | None:
@@ -587,7 +385,7 @@ def _loss(words: Words) -> float | str | None:
     loss = words.value.get("loss")
     if isinstance(loss, str):
         return words.word("loss", _NO_NUMBER)
-    if loss is not None and not (_is_number(loss) and abs(loss) < LARGEST_LOSS):
+    if loss is not None and not (is_number(loss) and abs(loss) < LARGEST_LOSS):
         words.refuse("loss", loss, "a number")
     return None if loss is None else float(loss)
 
@@ -1151,38 +949,3 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "standing": standing,
 }
 """The parsers that playbooks may call, by name."""
-
-
-# Workers that take a version of a code tree
-
-SYNCS = re.compile(r"program|need|ready|refused|switched|running|done")
-_CHOICE = re.compile(r"[0-9a-f]{1,250000}")
-
-
-def sync_word(worker: str, line: bytes) -> dict[str, Any]:
-    """Read a line of a worker that takes a version of a code tree."""
-    words = Words(worker, parsed(worker, line))
-    what = words.word("say", SYNCS)
-    read: dict[str, Callable[[Words], dict[str, Any]]] = {
-        "need": lambda one: {"files": one.word("files", _CHOICE)},
-        "ready": lambda one: {"same": one.flag("same")},
-        "refused": lambda one: {"why": one.text("why", most=2000)},
-        "running": _synced_runs,
-        "done": _synced_runs,
-    }
-    return {"say": what, **(read[what](words) if what in read else {})}
-
-
-def _synced_runs(words: Words) -> dict[str, Any]:
-    return {
-        "runs": [
-            {
-                "run": one.word("run", ENTRY_NAME),
-                "state": one.text("state", most=40),
-                "attempt": one.number("attempt"),
-                "next": one.flag("next"),
-                "reason": one.text("reason"),
-            }
-            for one in words.objects("runs", 1000)
-        ]
-    }

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .._core.worker_words import AnswerError, doctor_answer
-from .._tpu.workers import group_name, natural_key
+from .._core.answer import AnswerError
+from .._core.worker_words import doctor_answer
+from .._tpu.names import group_name, natural_key
 from .check import FAIL, OK, SKIPPED, Finding, examine, exit_code, listed, one_line, worst
 from .slice import CHECKS as SLICE_CHECKS
 

@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .._core import worker_words
+from .._core.answer import LARGEST, Words, parsed
 from .._core.plain_text import shown, shown_text
-from .._core.worker_words import IDENTITY, Words
+from .._core.worker_words import IDENTITY
 from .._schema.values import ENTRY_NAME
 from . import bounds
 from .secrets import without_secrets
@@ -252,7 +253,7 @@ class Evidence:
 
 def evidence(worker: str, answer: str | bytes | None) -> Evidence:
     """Parse the JSON that a worker sends; raise AnswerError."""
-    return evidence_of(worker, worker_words.parsed(worker, answer, bounds.ANSWER))
+    return evidence_of(worker, parsed(worker, answer, bounds.ANSWER))
 
 
 def evidence_of(worker: str, answer: Any) -> Evidence:
@@ -316,13 +317,13 @@ def _run(words: Words) -> RunSeen:
         agent=None if words.value.get("agent") is None else words.flag("agent"),
         program=_word(words, "program", worker_words.WORD),
         definition=words.word("definition", worker_words.HASH, ""),
-        step=words.number("step", -worker_words.LARGEST, default=None),
+        step=words.number("step", -LARGEST, default=None),
         step_age_s=words.real("step_age_s", None),
         step_s=words.real("step_s", None),
         log_age_s=words.real("log_age_s", None),
         log_tail=_lines(words, "log_tail"),
         started_age_s=words.real("started_age_s", None),
-        exit=words.number("exit", -worker_words.LARGEST, default=None),
+        exit=words.number("exit", -LARGEST, default=None),
         signal=words.number("signal", 0, 255, None),
         problems=words.texts("problems", bounds.PROBLEMS),
         stand_out=words.texts("stand_out", bounds.PROBLEMS),
@@ -422,7 +423,7 @@ def _core(words: Words) -> Core:
         core=words.number("core", 0, 1024),
         state=words.text("state", most=100),
         run_id=words.text("run_id", most=100),
-        launch_id=words.number("launch_id", -worker_words.LARGEST, default=None),
+        launch_id=words.number("launch_id", -LARGEST, default=None),
         program=words.text("program", most=bounds.TEXT),
         hlo=words.text("hlo", most=bounds.TEXT),
         queued=words.texts("queued", bounds.QUEUED),

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._schema.accelerators import parse as parse_accelerator
 from .model import COMPUTE, parse_time
+from .names import GROUP_LEADERS, GROUP_UNAVAILABLE, GROUP_USABLE, group_name, natural_key
 
 if TYPE_CHECKING:
     from .model import Node
 
-GROUP_USABLE = "tpu"
-GROUP_UNAVAILABLE = "tpu_unavailable"
-GROUP_LEADERS = "tpu_leaders"
-# Empty in the inventory: apply_roles.yml fills it, and its second play uses it.
-GROUP_UNFINISHED = "tpu_unfinished"
 # A host with one of these names would be mistaken for the group, or for the controller.
 RESERVED_NAMES = frozenset({"all", "localhost", "tpu", "ungrouped"})
 PREFIX = "tpu_vm_"
@@ -96,17 +92,6 @@ class Worker:
     def without(self, reason: str) -> Worker:
         """Return the same worker, unusable for the given reason."""
         return replace(self, reason=reason)
-
-
-def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that puts w10 after w9."""
-    parts = re.split(r"(\d+)", text)
-    return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts if p)
-
-
-def group_name(*parts: str) -> str:
-    """Return a valid group name made of words that may have dots and dashes."""
-    return re.sub(r"[^a-z0-9_]", "_", "_".join(parts).lower())
 
 
 def worker_count(node: Node) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 from ansible import constants
 from ansible.errors import AnsibleError
 
-from ...module_utils._core.worker_words import READERS, AnswerError, plain
+from ...module_utils._core.answer import AnswerError
+from ...module_utils._core.worker_words import READERS, plain
 
 SETTING = "inject_facts_as_vars"
 REMEDY = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ...module_utils._tpu.workers import GROUP_USABLE
+from ...module_utils._tpu.names import GROUP_USABLE
 from .._core.refused import once
 from .options import said_of
 

@@ -14,10 +14,10 @@ import shlex
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...module_utils._core.ownership import DEFAULT_OWNER
-from ...module_utils._schema.keys import Problem
+if TYPE_CHECKING:
+    from ...module_utils._schema.keys import Problem
 
 NOTE = "fleet"
 """The file that names the fleet whose state a folder keeps."""
@@ -31,6 +31,9 @@ FOLDER_REMEDY = (
 
 def fleet_name(projects: Sequence[str], owner: str | None, endpoint: str | None = None) -> str:
     """Name a fleet, and the API that it is at where that is not Google's."""
+    # Imported here and below, because commands that only read the folder need neither.
+    from ...module_utils._core.ownership import DEFAULT_OWNER
+
     host = re.sub(r"^https?://|/.*$", "", endpoint or "")
     where = "" if not host or host.endswith(".googleapis.com") else f" at {host}"
     return f"{owner or DEFAULT_OWNER} in {','.join(projects)}{where}"
@@ -79,6 +82,8 @@ def problems_of(variables: Mapping[str, Any], template: Any, note: bool) -> list
 
     With note, a folder that they name and that has no fleet yet is noted as this fleet's.
     """
+    from ...module_utils._schema.keys import Problem
+
     fleet, owner, folder = (
         str(template(variables.get(name) or ""))
         for name in ("fleet_name", "fleet_owner", "fleet_state_dir")

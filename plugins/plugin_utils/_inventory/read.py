@@ -29,7 +29,7 @@ from ansible.utils.collection_loader._collection_config import AnsibleCollection
 from ansible.vars.manager import VariableManager
 
 from ...module_utils._ansible.options import spec_of
-from ...module_utils._tpu.workers import GROUP_UNAVAILABLE, GROUP_USABLE
+from ...module_utils._tpu.names import GROUP_UNAVAILABLE, GROUP_USABLE
 from .._fleet.check import check_variables
 from .._fleet.options import Template, files_in, options_of, params_of, said_of
 from .._fleet.variable_files import UNREAD

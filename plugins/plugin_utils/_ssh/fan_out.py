@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from ...module_utils._core.worker_words import AnswerError
+from ...module_utils._core.answer import AnswerError
 from ...module_utils._inventory.connections import CHEAP_KEX
 from .failures import (
     BEGUN,

@@ -26,7 +26,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._google.storage_prices i
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run.definition import (
     checkpoint_folder,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 
 from ..contract.exits import Exit

@@ -33,7 +33,7 @@ class How:
         if not slices:
             return self
         # As the inventory names the groups of slices.
-        from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+        from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
 
         groups = [group_name("tpu_slice", name) for name in slices]
         return replace(self, limit=",".join(["localhost", NOBODY, *groups]))

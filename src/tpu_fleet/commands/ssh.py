@@ -6,7 +6,7 @@ import shlex
 import sys
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
 
 from ..show.output import show_problems
 from ..workers.inventory.hosts import Known, fold, in_order, place_of

@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, shown_text
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import (
     AnswerError,
     Words,
     parsed,
-    services_in,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, shown_text
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import services_in
 
 from ..show.console import wide_console
 from ..show.table import Column, Table, print_tables

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import ENDED
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import natural_key
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 

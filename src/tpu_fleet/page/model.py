@@ -11,7 +11,8 @@ from zlib import crc32
 
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet.spend import lines_of
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import REMOVED, RUNNING
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import host_names, natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import host_names
 
 from ..history import money, record, story
 from ..history.causes import CHANGED, STOPPED

@@ -15,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
     PENDING,
     RUNNING,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import natural_key
 
 from ..commands.status import Row
 from ..history.money import chips_in

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import LocalTrouble
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Settings,

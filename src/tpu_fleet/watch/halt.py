@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import LocalTrouble
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
     Settings,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    AnswerError,
     RunStatus,
     standing,
 )

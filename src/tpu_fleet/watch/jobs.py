@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown_text
 from ansible_collections.tpu.fleet.plugins.module_utils._core.wait import boottime
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
 
 from ..workers.play import NOBODY, Event, plain, play
 from .decide import INTERRUPTED, Job, Outcome

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import Evidence, evidence
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.secrets import without_secrets

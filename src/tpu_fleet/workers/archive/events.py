@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import MANY
 from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import EVENTS, Life
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    MANY,
     RunEvent,
     run_event,
 )

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core import checkpoints
-from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import Checkpoint, Thing
-from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import (
     AnswerError,
     Words,
     parsed,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._core.checkpoints import Checkpoint, Thing
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Settings
 
 from ..inventory.hosts import Known

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import ANSWER, AnswerError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    ANSWER,
-    AnswerError,
     Disk,
     Piece,
     listing,

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words
+from ansible_collections.tpu.fleet.plugins.module_utils._core import answer as read
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError, Words
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Words
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import (
     Evidence,
@@ -83,7 +83,7 @@ def understood(result: Result) -> Shown:
 
 def parsed(worker: str, answer: bytes) -> Shown:
     """Parse what the agent's `why` sends; raise AnswerError."""
-    words = Words(worker, worker_words.parsed(worker, answer, bounds.ANSWER))
+    words = Words(worker, read.parsed(worker, answer, bounds.ANSWER))
     text = words.raw("text", "")
     if not isinstance(text, str) or len(text) > bounds.RAW:
         words.refuse("text", text, f"a text of at most {bounds.RAW} characters")

@@ -27,7 +27,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
     rank_of,
     why_of,
 )
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import natural_key
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import natural_key
 
 FINE = (RUNNING, SUCCEEDED)
 SHORT = {NOT_BACK: "rebooted"}

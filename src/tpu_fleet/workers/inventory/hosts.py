@@ -11,8 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports import ranges
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import (
     GROUP_UNAVAILABLE,
     group_name,
     natural_key,
@@ -142,6 +141,9 @@ def unfold(text: str) -> list[str]:
 
 def fold(names: Iterable[str]) -> str:
     """Format many names in short: pair-w[0-2,5],solo. --limit accepts it."""
+    # Imported here, because a command that ends well shows no names.
+    from ansible_collections.tpu.fleet.plugins.module_utils._host.worker_ports import ranges
+
     numbered: dict[tuple[str, str], list[int]] = {}
     plain = []
     for name in in_order(names):

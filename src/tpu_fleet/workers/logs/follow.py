@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Life
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    AnswerError,
     Archived,
     Piece,
     RunStatus,

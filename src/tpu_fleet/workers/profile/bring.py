@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Words, parsed
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import Words, parsed
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Channel
 
 from ..ask.run_answers import begins, line_of

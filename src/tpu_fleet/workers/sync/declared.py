@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import group_name
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
 from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.state_folder import base_folder
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list import list_path
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import sync_word
+from ansible_collections.tpu.fleet.plugins.module_utils._core.sync_words import sync_word
 from ansible_collections.tpu.fleet.plugins.module_utils._sync.order import (
     PROTOCOL,
     chosen,

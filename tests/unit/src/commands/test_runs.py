@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError, Piece
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Piece
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Channel, Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 
 from tpu_fleet.commands import tunnel
 from tpu_fleet.commands.tunnel import Served

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Words, run_status
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import Words
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import run_status
 
 from tpu_fleet.history import look
 from tpu_fleet.history.look import MOST_RUNS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import LARGEST
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import LARGEST
 
 from tpu_fleet.show.figures import loss_text
 from tpu_fleet.top.columns import COLUMNS, counted, cut, duration

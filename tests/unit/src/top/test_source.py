@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
-from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import GROUP_USABLE
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import GROUP_USABLE
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 

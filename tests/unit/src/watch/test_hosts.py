@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import Words
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     RunStatus,
-    Words,
     run_status,
 )
 from slices_seen import slice_seen

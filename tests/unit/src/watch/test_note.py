@@ -6,7 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import Words, run_status
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import Words
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import run_status
 from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.stops import read_stops
 
 from tpu_fleet.watch.ground import Settings

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import evidence_of
 from run_evidence import (
     ALL_REDUCE,

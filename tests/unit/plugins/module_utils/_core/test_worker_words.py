@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core import worker_words as words
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import (
+    LARGEST,
     AnswerError,
+    parsed,
+)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
     left_by_run,
     runs_of,
     services_of,
@@ -185,8 +189,7 @@ def test_a_negative_pid_refuses_its_run() -> None:
     refused, good = runs_of("w", json.dumps(told))
     assert (refused.state, refused.user, refused.attempt) == (words.REFUSED, "alice", 3)
     assert refused.reason == (
-        "its status is not accepted: runs[0].pid is '-5', not a whole number from 0 to "
-        f"{words.LARGEST}"
+        f"its status is not accepted: runs[0].pid is '-5', not a whole number from 0 to {LARGEST}"
     )
     assert good.pid == 7
 
@@ -303,9 +306,9 @@ def test_what_is_nested_too_deep(pair: str) -> None:
     def deep(levels: int) -> str:
         return begin * levels + "7" + end * levels
 
-    assert words.parsed("w", deep(50)) == json.loads(deep(50))
+    assert parsed("w", deep(50)) == json.loads(deep(50))
     with pytest.raises(AnswerError, match="not JSON of at most 50 levels"):
-        words.parsed("evil", deep(51))
+        parsed("evil", deep(51))
     said = {"say": "event", "event": "shared", "name": "x", "value": {"a": json.loads(deep(60))}}
     with pytest.raises(AnswerError, match="not JSON of at most 50 levels"):
         words.applied_word("evil", json.dumps(said).encode())

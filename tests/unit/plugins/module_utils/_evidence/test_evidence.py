@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import (
     Frame,

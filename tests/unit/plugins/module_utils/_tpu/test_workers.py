@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
+from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import natural_key
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
     maintenance_text,
-    natural_key,
     node_facts,
     workers_of,
 )

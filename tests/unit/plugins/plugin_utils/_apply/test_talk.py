@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.wish import digest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 from ansible_collections.tpu.fleet.plugins.plugin_utils._apply import talk as apply_talk
 from ansible_collections.tpu.fleet.plugins.plugin_utils._apply.talk import TalkError, command, talk
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh import program

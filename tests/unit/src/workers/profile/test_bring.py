@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
 
 from tpu_fleet.workers.profile import bring
 from tpu_fleet.workers.profile.bring import MOST_BYTES, Answer, Bringer, Moment

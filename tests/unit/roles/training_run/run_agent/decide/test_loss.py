@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import (
-    Words,
-    run_status,
-)
+from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import Words
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import run_status
 from run_agent.decide.loss import LEAST, STEPS, Watch, judged, news, with_checkpoint
 from run_agent.decide.run_states import loss_said
 

@@ -10,7 +10,9 @@ down itself: machines and controller have one clock. So each figure has the prog
 start in it, which is measured alone as well. site.yml is measured after the others.
 
 64 workers are small machines of the local cloud. They have no systemd: stand_in_systemctl.py starts
-and reloads the agents in its place, and everything else is as on the others.
+and reloads the agents in its place, and everything else is as on the others. One machine installs
+ansible-core before they come, and they have it in their image: each by itself would take 64 times
+as long, and as much memory.
 
 sync       `tpu-fleet sync`
 site       `ansible-playbook tpu.fleet.site`
@@ -24,6 +26,7 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -41,6 +44,8 @@ sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
 from fleet import NOTHING, Fleet, wait_until  # noqa: E402
 from warm_ansible import STARTED  # noqa: E402
 
+from tpu_local_cloud.machines.layout import Layout  # noqa: E402
+
 ZONE = "us-central2-b"
 KINDS = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64", 64: "v4-512"}
 MOST_SECONDS, MOST_RATIO = 3.0, 1.3
@@ -48,6 +53,8 @@ MOST_SECONDS, MOST_RATIO = 3.0, 1.3
 SMALL_FROM, MOST_SECONDS_OF_SMALL = 64, 4.5
 SMALL = {"local-cloud-machine": "small"}
 SYSTEMCTL = ROOT / "benchmarks/stand_in_systemctl.py"
+IN_IMAGE = ("opt/tpu-fleet/apply", "usr/local/bin/systemctl", "var/cache/tpu-fleet/uv")
+"""What small machines have in their image: the first one's ansible-core, and the stand-in."""
 # They share the packages of one image, and nothing is installed on each of them.
 BARE: dict[str, list[str]] = {"fleet_base_packages": [], "fleet_shell_packages": []}
 PROGRAM = """import time
@@ -74,30 +81,10 @@ class Slice(Fleet):
 
     def __init__(self, folder: Path, workers: int, port: int, small: bool = False) -> None:
         self.small = small
+        self.workers = workers
         self.names = ["pod"] if workers == 1 else [f"pod-w{number}" for number in range(workers)]
         self.number = 0
-        pod: dict[str, Any] = {"name": "pod", "accelerator_type": KINDS[workers], "zone": ZONE}
-        super().__init__(
-            folder,
-            {
-                **NOTHING,
-                **(BARE if small else {}),
-                "fleet_slices": [{**pod, "metadata": SMALL} if small else pod],
-                "fleet_allocations": "unrestricted",
-                "fleet_users": [{"name": "alice", "uid": 2001}],
-                "fleet_code": [{"name": "toy", "user": "alice", "local_path": "../code"}],
-                "fleet_runs": [
-                    {
-                        "name": "digits",
-                        "slices": ["pod"],
-                        "user": "alice",
-                        "code": "toy",
-                        "command": "exec python3 train.py",
-                    }
-                ],
-            },
-            port=port,
-        )
+        super().__init__(folder, self.file(workers), port=port)
         # Bytecode is kept, as on a user's computer.
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
         self.code = folder / "code"
@@ -106,6 +93,20 @@ class Slice(Fleet):
             text = "".join(f"VALUE_{line} = {number * line}\n" for line in range(LINES))
             (self.code / f"module_{number}.py").write_text(text)
         self.edit()
+
+    def file(self, workers: int) -> dict[str, Any]:
+        """Return a fleet file whose slice has so many workers."""
+        pod: dict[str, Any] = {"name": "pod", "accelerator_type": KINDS[workers], "zone": ZONE}
+        run = {"name": "digits", "slices": ["pod"], "user": "alice", "code": "toy"}
+        return {
+            **NOTHING,
+            **(BARE if self.small else {}),
+            "fleet_slices": [{**pod, "metadata": SMALL} if self.small else pod],
+            "fleet_allocations": "unrestricted",
+            "fleet_users": [{"name": "alice", "uid": 2001}],
+            "fleet_code": [{"name": "toy", "user": "alice", "local_path": "../code"}],
+            "fleet_runs": [{**run, "command": "exec python3 train.py"}],
+        }
 
     def edit(self) -> str:
         """Save another version; return it."""
@@ -117,12 +118,28 @@ class Slice(Fleet):
         """Bring everything up until both programs run everywhere."""
         self.up("--clock", "immediate")
         if self.small:
-            self.play("tpu.fleet.provision", "--limit", "localhost")
-            self.run("tpu-fleet", "cp", "--sudo", str(SYSTEMCTL), ":/usr/local/bin/systemctl")
+            self.fill_image()
         self.play("site.yml")
         self.by_hand()
         for log in (RUN_LOG, LOG):
             self.seen(log, "1", 0.0)
+
+    def fill_image(self) -> None:
+        """Apply the roles to one small machine; give what it installed to all that come."""
+        self.declare(self.file(1))
+        self.play("tpu.fleet.provision", "--limit", "localhost")
+        self.run("tpu-fleet", "cp", "--sudo", str(SYSTEMCTL), ":/usr/local/bin/systemctl")
+        self.play("site.yml")
+        home, filled = Layout(self.folder / "cloud").home, self.folder / "image"
+        (own,) = home.glob("small/*/upper")
+        filled.mkdir()
+        words = ["tar", "-C", str(own), "-c", *IN_IMAGE]
+        self.run("sh", "-c", f"{shlex.join(words)} | tar -C {filled} -x")
+        # A layer below a running machine must not change.
+        self.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{self.port}/_cloud/reset")
+        shutil.copytree(filled, home / "small-common", symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(filled)
+        self.declare(self.file(self.workers))
 
     def seen(self, log: str, version: str, begun: float) -> float:
         """Return the seconds until every worker had printed a version."""

@@ -165,12 +165,11 @@ class Asked:
         version = folder_of(what)
         hosts = {one.slice: workers_of(known, one.slice) for one in what.slices}
         board = Board(what, version, begun, self.as_json or self.check, hosts)
+        orders = {
+            one.slice: order_of(what, version, number) for number, one in enumerate(what.slices)
+        }
         worker = Sync(
-            {
-                host: order_of(what, version, number)
-                for number, one in enumerate(what.slices)
-                for host in hosts[one.slice]
-            },
+            {host: orders[name] for name, those in hosts.items() for host in those},
             version.packed,
             lambda: around(what, version, self.check),
             board.heard,

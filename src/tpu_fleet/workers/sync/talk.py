@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -112,18 +113,22 @@ class Sync:
         self._gate = Gate([target.name for target in targets])
         # Once for all, and while the first connections are made.
         self._about = asyncio.ensure_future(self._origin())
+        packing = asyncio.ensure_future(asyncio.to_thread(sync_program))
         results = []
 
-        def line(target: Target) -> str:
-            return command(become=target.user != "root")
+        # The hash of the program is in it, and the same for all workers.
+        line = functools.cache(command)
 
-        stream = fan_out(targets, line, talk=self._talk, settings=settings)
+        def line_of(target: Target) -> str:
+            return line(target.user != "root")
+
+        stream = fan_out(targets, line_of, talk=self._talk, settings=settings)
         async with aclosing(stream):
             async for result in stream:
                 results.append(result)
                 if not self.progress[result.name].ready:
                     self._gate.shut(result.name)
-        await asyncio.gather(self._about, return_exceptions=True)
+        await asyncio.gather(self._about, packing, return_exceptions=True)
         return results
 
     @property

@@ -83,13 +83,17 @@ class Group:
         # The hosts that are not done, in order; the first one leads.
         self._at_it = list(hosts)
         self._found: dict[str, dict[str, Any]] = {}
+        self._well = False
         # The collection's URL at the first worker; empty if the others get it from the controller.
         self._source: str | None = None if len(hosts) >= SHARE_FROM else ""
         self._changed = asyncio.Condition()
 
     @property
     def _complete(self) -> bool:
-        return any(set(SHARED.values()) <= set(values) for values in self._found.values())
+        # Not every slice has code and an environment: a first worker that is well has found all.
+        return self._well or any(
+            set(SHARED.values()) <= set(values) for values in self._found.values()
+        )
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -127,10 +131,11 @@ class Group:
                 self._source = ""
             return "" if self.leads(host) else self._source or ""
 
-    async def done(self, host: str) -> None:
-        """Record that a host has finished, or failed."""
+    async def done(self, host: str, well: bool = False) -> None:
+        """Record that a host has finished, well or not."""
         async with self._changed:
             if self.leads(host):
+                self._well = self._well or well
                 # It stops serving when its work ends.
                 self._source = ""
             if host in self._at_it:
@@ -320,7 +325,7 @@ class Call:
         await asyncio.gather(*tasks)
         shared = result.pop("shared")
         await group.found(order.host, {n: v for n, v in shared.items() if n in SHARED.values()})
-        await group.done(order.host)
+        await group.done(order.host, well=result["status"] == "ok")
         return result
 
 

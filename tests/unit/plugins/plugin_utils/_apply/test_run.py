@@ -66,6 +66,29 @@ class TestGroup:
 
         assert run(story()) == {"w1": EVERYTHING}
 
+    def test_the_first_may_end_well_and_have_found_nothing(self) -> None:
+        async def story() -> Any:
+            group = Group(["w0", "w1", "w2", "w3"])
+            waiting = [asyncio.create_task(group.peers(host)) for host in ("w1", "w2", "w3")]
+            await asyncio.sleep(0)
+            await group.done("w0", well=True)
+            # All at once, though w1 is not done.
+            return await asyncio.gather(*waiting)
+
+        assert run(story()) == [{}] * 3
+
+    def test_another_that_ends_well_found_nothing_for_all(self) -> None:
+        async def story() -> Any:
+            group = Group(["w0", "w1", "w2"])
+            waiting = asyncio.create_task(group.peers("w1"))
+            await group.done("w2", well=True)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            await group.found("w0", EVERYTHING)
+            return await waiting
+
+        assert run(story()) == {"w0": EVERYTHING}
+
     def test_the_first_of_many_has_the_collection_for_the_others(self) -> None:
         async def story() -> Any:
             group = Group(["w0", "w1", "w2", "w3"])

@@ -13,6 +13,8 @@ their terminals start them; so does every stage that CI leaves out, by the varia
 from __future__ import annotations
 
 import atexit
+import functools
+import gc
 import importlib
 import json
 import os
@@ -161,14 +163,16 @@ class Warm:
 
 
 _waiting: dict[str, Warm] = {}
+_starting = threading.Lock()
 
 
 def _warm(env: Mapping[str, str], cwd: Path) -> Warm:
     key = _kept(env, cwd)
-    if key not in _waiting:
-        _waiting[key] = Warm(env, cwd)
-        atexit.register(_waiting[key].end)
-    return _waiting[key]
+    with _starting:
+        if key not in _waiting:
+            _waiting[key] = Warm(env, cwd)
+            atexit.register(_waiting[key].end)
+        return _waiting[key]
 
 
 def _import_all() -> None:
@@ -184,6 +188,7 @@ def _import_all() -> None:
     )
     for name in (*USUAL, *plugins):
         importlib.import_module(name)
+    _read_plugins()
     # Each command makes this folder for itself, and removes it.
     atexit.unregister(cleanup_tmp_file)
     shutil.rmtree(vars(constants)["DEFAULT_LOCAL_TMP"])
@@ -191,17 +196,46 @@ def _import_all() -> None:
     warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
 
 
+def _read_plugins() -> None:
+    """Read what each playbook reads of plugins: their code, and which settings they have."""
+    from ansible import constants
+    from ansible.plugins import loader
+
+    for kind in ("become", "callback", "connection", "shell", "vars"):
+        list(getattr(loader, f"{kind}_loader").all(class_only=True))
+    for name in constants.config.get_config_value("INVENTORY_ENABLED"):
+        loader.inventory_loader.get(name)
+
+
+def _read_settings_once() -> None:
+    """Let the list of Ansible's settings be read once; how they are set is read each time."""
+    from ansible import constants
+    from ansible.config.manager import ConfigManager
+
+    read = functools.cache(constants.config._read_config_yaml_file)
+    ConfigManager._read_config_yaml_file = lambda _self, path: read(path)
+    ConfigManager()
+
+
 def _read_settings_again() -> None:
     """Read Ansible's settings as importing it does, for all who have them already."""
     from ansible import constants
 
     config = constants.config
+    of_plugins = config._plugins
     importlib.reload(constants)
-    vars(config).update(vars(constants.config))
+    vars(config).update(vars(constants.config), _plugins=of_plugins)
     vars(constants)["config"] = config
 
 
-def _become(asked: dict[str, Any]) -> None:
+def _share_payloads(folder: str) -> None:
+    """Find modules as they were packed for an earlier command, and keep those that are now."""
+    from ansible import constants
+
+    Path(vars(constants)["DEFAULT_LOCAL_TMP"], "ansiballz_cache").symlink_to(folder)
+
+
+def _become(asked: dict[str, Any], payloads: str) -> None:
     """Be the command, until it exits."""
     os.setsid()
     for number, path in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
@@ -216,6 +250,7 @@ def _become(asked: dict[str, Any]) -> None:
     sys.argv = [str(BIN / words[0]), *words[1:]]
     tempfile.tempdir = None
     _read_settings_again()
+    _share_payloads(payloads)
     importlib.import_module(PROGRAMS[words[0]]).main()
 
 
@@ -224,21 +259,27 @@ def main() -> None:
     # As a program of this environment has it.
     sys.path[0] = str(BIN)
     _import_all()
+    _read_settings_once()
+    # No fork looks through what all have.
+    gc.collect()
+    gc.freeze()
     asking, answering = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     # Nothing that a fork starts holds these, and nothing that Ansible prints gets into the answers.
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(null, number)
+    payloads = tempfile.mkdtemp(prefix="warm-payloads-")
     os.chdir("/")
     for line in asking:
         pid = os.fork()
         if pid == 0:
             asking.close()
             answering.close()
-            _become(json.loads(line))
+            _become(json.loads(line), payloads)
         print(pid, file=answering, flush=True)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         print(code, file=answering, flush=True)
+    shutil.rmtree(payloads)
 
 
 if __name__ == "__main__":

@@ -45,18 +45,39 @@ if os.access(path, os.W_OK):
     os.utime(path)
 sys.path.insert(0, path)
 """
+# Passes this call's streams to a process that has the program in memory. `_socket`, because what
+# `socket` imports takes as long to load as the interpreter.
+_PASS_ON = """
+import _socket, os, sys
+def pass_on(place):
+    end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+    try:
+        end.connect(place)
+        end.sendmsg([b"+"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+        taken = end.recv(1)
+    except OSError:
+        return
+    if taken:
+        code = end.recv(1)
+        os._exit(code[0] if code else 1)
+pass_on(os.path.join(%r, os.path.basename(sys.argv[1])))
+"""
 
 
-def command(kind: str, program: bytes, start: str, become: bool) -> str:
+def command(kind: str, program: bytes, start: str, become: bool, waiting: str = "") -> str:
     """Return the command for a worker, which has no secrets.
 
     `program` is a zip archive of Python packages, `kind` the one word that begins the names of its
     versions. `start` is Python code that runs with the program on its path and has the first line
     of the input as `line` (bytes, with its line break) and the folder of the version as `path`.
+    `waiting` is a folder of the worker, where a process that has the version in memory may listen
+    on a socket of its name: see `_sync/waiting.py`.
     """
     path = f"{FOLDER}/{kind}-{hashlib.sha256(program).hexdigest()}"
+    begin = (_PASS_ON % waiting if waiting else "") + _BEGIN
     # -I and -S, because the standard library is enough, and other packages could be broken.
-    words = ["/usr/bin/python3", "-I", "-S", "-c", _BEGIN + start, path]
+    words = ["/usr/bin/python3", "-I", "-S", "-c", begin + start, path]
     return shlex.join([*(["sudo", "-n"] if become else []), *words])
 
 

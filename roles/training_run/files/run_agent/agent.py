@@ -187,6 +187,8 @@ class Agent:
         while True:
             begun = time.monotonic()
             if self.leader and self.config.workers > 1:
+                # Before it answers: no worker may take earlier entries for those of this start.
+                self.leader.cache = self._offered()
                 self._serve()
             if self.trying_again and self.leader:
                 self.trying_again = False
@@ -271,6 +273,11 @@ class Agent:
             self.client = wire.Client(
                 config.run, config.worker, config.peer_port, config.hosts, self.keys, GANG
             )
+
+    def _offered(self) -> str:
+        """Return what names the entries of the cache, while a start is ahead and none is written."""
+        ahead = self.leader is not None and self.leader.gang.phase in (STOPPING, GATHERING)
+        return self.cache.offered() if ahead and self.memory.program != "running" else ""
 
     def _serve(self) -> None:
         if self.leader is None or (self.server is not None and self.server.alive):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.sync_words import sync_word
+from ansible_collections.tpu.fleet.plugins.module_utils._sync import waiting
 from ansible_collections.tpu.fleet.plugins.module_utils._sync.order import (
     PROTOCOL,
     chosen,
@@ -36,6 +37,9 @@ _START = f"""
 from {SYNC_PACKAGE}._sync.program import main
 code = main(line)
 sys.stdout.flush()
+if not code:
+    from {SYNC_PACKAGE}._sync.waiting import begin
+    begin(path)
 os._exit(code)
 """
 
@@ -46,7 +50,7 @@ class SyncError(Exception):
 
 def command(become: bool) -> str:
     """Return the command for a worker."""
-    return worker_program.command("sync", sync_program(), _START, become)
+    return worker_program.command("sync", sync_program(), _START, become, waiting.FOLDER)
 
 
 @dataclass

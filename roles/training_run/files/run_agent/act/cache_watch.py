@@ -49,6 +49,9 @@ class CompileCache:
         self._server: subprocess.Popen[bytes] | None = None
         self._served = ("", 0.0)  # by which key, and when that began
         self._last_fetched = 0  # entries, before the last start
+        # What named worker 0's entries, and this folder's, when all had been fetched.
+        self._whole: tuple[str, list[int] | None] | None = None
+        self._theirs = ""
         self.errors: list[str] = []
 
     def take_over(self, before: CompileCache) -> None:
@@ -56,6 +59,7 @@ class CompileCache:
         if self._about == before._about:
             self._server, before._server, self._served = before._server, None, before._served
             self._known, self._last_fetched = before._known, before._last_fetched
+            self._whole = before._whole
             # A round that is on ends, and is begun again.
             if not before._helper.is_busy:
                 self._looked, self._stamp = before._looked, before._stamp
@@ -82,10 +86,16 @@ class CompileCache:
         if not self._helper.is_busy and self._stamp != before and not (idle and before is None):
             self._begin(folder, key, fetch=False)
 
-    def obstacle(self, now: float, heard: bool) -> str:
+    def offered(self) -> str:
+        """Return what names the entries that the other workers may fetch from this one."""
+        stamp = self._hand.stamp(self.folder) if self.folder else None
+        return "-".join(map(str, stamp or []))
+
+    def obstacle(self, now: float, heard: bool, theirs: str = "") -> str:
         """Say that a start waits for entries, which it does for a minute at most; else empty.
 
-        `heard` says whether worker 0 has answered, which serves entries from then on, or soon.
+        `heard` says whether worker 0 has answered, which serves entries from then on, or soon, and
+        `theirs` names its entries.
         """
         folder, key = self.folder, self._key
         if folder is None or not (self._bucket or self._peer) or not key:
@@ -98,7 +108,9 @@ class CompileCache:
         begun = now if self._fetched is None else self._fetched
         again = self._again and now - begun < _SERVES_WITHIN
         if not self._helper.is_busy and (self._fetched is None or again):
-            self._fetched = begun
+            self._fetched, self._theirs = begun, theirs
+            if self._has_all(folder, theirs):
+                return ""
             terminal.give_cache_folder(self._config)
             self._begin(folder, key, fetch=True)
         return _FILLS if self._helper.is_busy and now - waits <= _FETCH_SECONDS else ""
@@ -122,6 +134,12 @@ class CompileCache:
         """End what works beside the loop."""
         self._helper.close()
         self._end_server()
+
+    def _has_all(self, folder: Path, theirs: str) -> bool:
+        """Return whether nothing has changed, here and at worker 0, since all was fetched."""
+        if self._bucket or not theirs or self._whole is None or self._whole[0] != theirs:
+            return False
+        return self._whole[1] == self._hand.stamp(folder)
 
     @property
     def _key(self) -> str:
@@ -173,6 +191,8 @@ class CompileCache:
         fetched = answer.get("fetched")
         errors = answer.get("errors", [answer.get("error", "no answer")])
         self._again = self._fetches and answer.get("again") is True
+        if self._fetches and self.folder:
+            self._whole = None if errors else (self._theirs, self._hand.stamp(self.folder))
         if self._fetches and is_whole(fetched):
             self._last_fetched = max(0, min(fetched, compile_cache.MOST_ENTRIES))
         self.errors = [one_line(str(one)) for one in errors][:3] if isinstance(errors, list) else []

@@ -164,7 +164,9 @@ class Readiness:
         if not self.blocked and not queued:
             gang = self._leader.gang if self._leader else None
             heard = gang is not None or order is not None
-            self.blocked = self._cache.obstacle(now, heard) or self._preparation.obstacle(gang)
+            theirs = order.cache if order else ""
+            filling = self._cache.obstacle(now, heard, theirs)
+            self.blocked = filling or self._preparation.obstacle(gang)
 
     def leave(self) -> None:
         """Let the next run have the TPU, until this one is started again."""

@@ -33,6 +33,7 @@ class Order:
     all_here: bool = False  # all workers are there: their ports can be tried
     hint: str = ""  # what keeps the program from its first step, and the remedy
     bad_chips: list[list[Any]] = field(default_factory=list)  # [worker, starts failed, why]
+    cache: str = ""  # names what worker 0's compilation cache holds; empty while it may change
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class Leader:
         """When the newest checkpoint in a bucket was written, for the other workers' status."""
         self.network = ""
         """The name of the machine's network, as far as it is known."""
+        self.cache = ""
+        """What names the entries of this worker's compilation cache, where none is written now."""
         self._lock = threading.Lock()
         self._told: list[dict[str, Any]] = []
         self._unready_since = time.monotonic()
@@ -136,6 +138,7 @@ class Leader:
                 [int(worker), len(times), state.chips_said.get(worker, "")]
                 for worker, times in list(state.bad_chips.items())[:_BAD_CHIPS]
             ],
+            cache=self.cache,
         )
 
     def _hint(self, seen: gang_state.Reports) -> str:

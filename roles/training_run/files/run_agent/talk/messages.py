@@ -190,6 +190,7 @@ ORDER: dict[str, Check] = {
     "all_here": flag,
     "hint": text(_TEXT),
     "bad_chips": _bad_chips,
+    "cache": text(100),
 }
 _LONGEST = {"waiting": _TEXT * 4, "tail": _LINE, "checkpoint": _LINE, "builds": _LINE}
 

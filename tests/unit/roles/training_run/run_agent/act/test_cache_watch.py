@@ -115,13 +115,56 @@ def test_without_a_key_nothing_travels(tmp_path: Path, lab: Objects) -> None:
     assert (cache._helper.is_busy, cache._server, lab.requests) == (False, None, [])
 
 
-def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
+def serving(tmp_path: Path, lab: Objects) -> tuple[CompileCache, Config, Path]:
+    """Return worker 0's cache, which serves one entry from a folder."""
     config = config_of(tmp_path, lab, archive="")
     first = cache_of(config)
     terminal.give_cache_folder(config)
     folder = tmp_path / "cache/demo" / config.user
     (folder / NAME).write_bytes(DATA)
     first.look(100.0, idle=True)
+    return first, config, folder
+
+
+def fetched(cache: CompileCache, theirs: str = "") -> None:
+    """Ask for a start's entries until it waits for none: the server's process begins first."""
+    at = 100.0
+    while cache.obstacle(at, True, theirs):
+        settled(cache)
+        at += 0.01
+    assert cache.errors == []
+
+
+def test_what_worker_0_has_had_before_is_not_fetched_again(tmp_path: Path, lab: Objects) -> None:
+    first, config, folder = serving(tmp_path, lab)
+    other = replace(config, worker=1, paths=replace(config.paths, cache=tmp_path / "cache1"))
+    second, named = cache_of(other), first.offered()
+    assert named
+    fetched(second, named)
+    heir = cache_of(other)
+    heir.take_over(second)
+    assert heir.obstacle(200.0, True, first.offered()) == ""
+    assert not heir._helper.is_busy
+    # A program wrote another entry there, or changed this folder, or worker 0 names none.
+    (folder / NAME.replace("step", "eval")).write_bytes(DATA)
+    heir.forget()
+    assert heir.obstacle(300.0, True, first.offered())
+    settled(heir)
+    assert heir.shown() is not None
+    assert [len(heir._known), heir._last_fetched] == [2, 1]
+    heir.forget()
+    (tmp_path / "cache1/demo" / config.user / NAME).unlink()
+    assert heir.obstacle(400.0, True, first.offered())
+    settled(heir)
+    heir.forget()
+    assert heir.obstacle(500.0, True, "")
+    for one in (first, heir):
+        one.close()
+    settled(heir)
+
+
+def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
+    first, config, _folder = serving(tmp_path, lab)
     server = first._server
     assert server is not None
     first.look(101.0, idle=True)
@@ -130,11 +173,7 @@ def test_worker_0_serves_the_others(tmp_path: Path, lab: Objects) -> None:
     second = cache_of(other)
     assert second.obstacle(100.0, False)
     assert not second._helper.is_busy  # worker 0 has not answered yet
-    at = 100.0
-    while second.obstacle(at, True):  # the server's process begins: it is asked again
-        settled(second)
-        at += 0.01
-    assert second.errors == []
+    fetched(second)
     assert (tmp_path / "cache1/demo" / config.user / NAME).read_bytes() == DATA
     heir = cache_of(config)
     heir.take_over(first)

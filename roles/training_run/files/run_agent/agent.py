@@ -187,8 +187,8 @@ class Agent:
         while True:
             begun = time.monotonic()
             if self.leader and self.config.workers > 1:
-                # Before it answers: no worker may take earlier entries for those of this start.
-                self.leader.cache = self._offered()
+                if self.server is None:
+                    self.leader.cache = self._offered()
                 self._serve()
             if self.trying_again and self.leader:
                 self.trying_again = False
@@ -275,9 +275,9 @@ class Agent:
             )
 
     def _offered(self) -> str:
-        """Return what names the entries of the cache, while a start is ahead and none is written."""
-        ahead = self.leader is not None and self.leader.gang.phase in (STOPPING, GATHERING)
-        return self.cache.offered() if ahead and self.memory.program != "running" else ""
+        """Return what names the entries of the cache; empty while the program may write others."""
+        ended = self.leader is None or self.leader.gang.phase in ENDED
+        return "" if ended or self.memory.program == "running" else self.cache.offered()
 
     def _serve(self) -> None:
         if self.leader is None or (self.server is not None and self.server.alive):
@@ -537,6 +537,8 @@ class Agent:
         if self.leader is not None:
             self.leader.network = self.watch.network
             self.leader.saved_at = self.memory.saved_at if self.bucket.found else None
+            # Before the report that this program has ended lets the gang gather.
+            self.leader.cache = self._offered()
             self.order = self.leader.exchange(report)
             self.answered = sent
             return

@@ -5,6 +5,7 @@
 The worker writes one JSON object a line. The controller writes the order; then, if asked, the
 contents that the worker lacks, as a line `data SIZE` and so many compressed bytes; and, when every
 worker is ready, a line with the word go. The end of the stream instead of it means: change nothing.
+When the programs of all workers have begun, or some never will, it writes a last line.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ class Line:
         line = self._reading.readline(_LINE)
         return as_request(line.decode()) if line.endswith(b"\n") else {}
 
-    def is_gone(self) -> bool:
-        """Return whether the controller is gone; after the word it has nothing more to say."""
+    def has_more(self, seconds: float = 0.0) -> bool:
+        """Return whether the controller writes its last line within this time, or is gone."""
         try:
-            return bool(select.select([self._reading.fileno()], [], [], 0)[0])
+            return bool(select.select([self._reading.fileno()], [], [], seconds)[0])
         except OSError:
             return False
 
@@ -139,6 +140,8 @@ def _work(line: Line, worker: Worker) -> int:
     line.say("switched")
     states = _follow(worker, line)
     line.say("running", runs=states)
+    # On machines that share a computer it would keep the programs of others from their first line.
+    line.has_more(START_SECONDS)
     worker.tidy()
     line.say("done", runs=states)
     return 0
@@ -154,6 +157,6 @@ def _follow(worker: Worker, line: Line) -> list[dict[str, Any]]:
     while True:
         states = [worker.state(run) for run in worker.order.runs]
         begun = all(one["next"] and one["state"] in (RUNNING, *ENDED) for one in states)
-        if begun or line.is_gone() or time.monotonic() > deadline:
+        if (begun and worker.has_begun()) or line.has_more() or time.monotonic() > deadline:
             return states
         time.sleep(LOOK)

@@ -24,6 +24,7 @@ from .._apply_agent.place import Place
 from .._host import snapshot
 from .._host.as_user import account_of, as_user
 from .._host.run_left import ORIGINS
+from .._host.run_states import RUNNING
 from .._host.runs import RunFiles, read_json
 from .._host.state import as_json, load, read_text, record, write_atomically
 from .._roles.code_checkout import act
@@ -246,6 +247,11 @@ class Worker:
             "next": attempt > self._attempts.get(run, attempt),
             "reason": str(status.get("reason", "")),
         }
+
+    def has_begun(self) -> bool:
+        """Return whether the agents have seen the programs of the runs, or their end."""
+        seen = (self.files.status(run) for run in self.order.runs)
+        return all(one.get("pid") or one.get("state") != RUNNING for one in seen)
 
     def tidy(self) -> None:
         """Remove old versions, and take what was changed here for declared."""

@@ -47,9 +47,9 @@ sys.path.insert(0, path)
 """
 # Passes this call's streams to a process that has the program in memory. `_socket`, because what
 # `socket` imports takes as long to load as the interpreter.
-_PASS_ON = """
+_HAND_ON = """
 import _socket, os, sys
-def pass_on(place):
+def hand_on(place):
     end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
     try:
@@ -61,7 +61,7 @@ def pass_on(place):
     if taken:
         code = end.recv(1)
         os._exit(code[0] if code else 1)
-pass_on(os.path.join(%r, os.path.basename(sys.argv[1])))
+hand_on(os.path.join(sys.argv[2], os.path.basename(sys.argv[1])))
 """
 
 
@@ -75,9 +75,9 @@ def command(kind: str, program: bytes, start: str, become: bool, waiting: str = 
     on a socket of its name: see `_sync/waiting.py`.
     """
     path = f"{FOLDER}/{kind}-{hashlib.sha256(program).hexdigest()}"
-    begin = (_PASS_ON % waiting if waiting else "") + _BEGIN
+    begin, given = (_HAND_ON + _BEGIN, [path, waiting]) if waiting else (_BEGIN, [path])
     # -I and -S, because the standard library is enough, and other packages could be broken.
-    words = ["/usr/bin/python3", "-I", "-S", "-c", begin + start, path]
+    words = ["/usr/bin/python3", "-I", "-S", "-c", begin + start, *given]
     return shlex.join([*(["sudo", "-n"] if become else []), *words])
 
 

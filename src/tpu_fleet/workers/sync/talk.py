@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,6 +32,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
+BEGIN_SECONDS = 10.0
+"""How long a worker keeps what it would remove, until the programs of all have begun."""
 SILENCE = 600.0
 """Seconds without a word after which a worker is given up."""
 _START = f"""
@@ -114,7 +117,8 @@ class Sync:
         """Talk to all workers; return how each connection ended. To check, none switches."""
         make_room(len(targets))
         self._check = check
-        self._gate = Gate([target.name for target in targets])
+        names = [target.name for target in targets]
+        self._gate, self._begun = Gate(names), Gate(names)
         # Once for all, and while the first connections are made.
         self._about = asyncio.ensure_future(self._origin())
         packing = asyncio.ensure_future(asyncio.to_thread(sync_program))
@@ -132,6 +136,7 @@ class Sync:
                 results.append(result)
                 if not self.progress[result.name].ready:
                     self._gate.shut(result.name)
+                self._begun.ready(result.name)
         await asyncio.gather(self._about, packing, return_exceptions=True)
         return results
 
@@ -170,15 +175,23 @@ class Sync:
             elif what == "switched":
                 mine.switched = True
                 self._heard(name, mine)
-            elif what in ("running", "done"):
-                mine.runs = said["runs"]
-                if not mine.running:
-                    mine.running = True
-                    self._heard(name, mine)
-                if what == "done":
-                    return True
+            elif what == "running":
+                self._note_running(name, said["runs"])
+                self._begun.ready(name)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._begun.open.wait(), BEGIN_SECONDS)
+                await channel.write(b"{}\n")
+            elif what == "done":
+                self._note_running(name, said["runs"])
+                return True
             else:
                 raise SyncError(f"{name} said {what} again")
+
+    def _note_running(self, name: str, runs: Sequence[Mapping[str, Any]]) -> None:
+        mine = self.progress[name]
+        mine.runs, was_running, mine.running = runs, mine.running, True
+        if not was_running:
+            self._heard(name, mine)
 
     async def _send(self, channel: Channel, mine: Progress, wanted: list[str]) -> None:
         key = tuple(wanted)

@@ -88,6 +88,39 @@ def test_all_switch_when_all_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(heard) == ["w0", "w0", "w1", "w1"]
 
 
+def test_workers_clear_up_when_the_programs_of_all_have_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+
+    class Noted(Worker):
+        async def readline(self) -> bytes:
+            line = await super().readline()
+            said.append(f"{self.target.name} says {json.loads(line)['say']}")
+            return line
+
+        async def write(self, data: bytes) -> None:
+            said.append(f"{self.target.name} clears up" if data == b"{}\n" else "")
+
+    play(monkeypatch, Noted("w0", *ready()), Noted("w1", {"say": "need", "files": "2"}, *ready()))
+    assert said.index("w0 clears up") > said.index("w1 says running")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Worker("w1", *ready(same=True)), Worker("w1", *ready()[:2])],
+    ids=["has it already", "is lost after the switch"],
+)
+def test_they_wait_for_no_worker_whose_program_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, other: Worker
+) -> None:
+    first = Worker("w0", *ready())
+    _sync, results, _heard = play(monkeypatch, first, other)
+    assert first.got[-1] == b"{}\n"
+    assert results[-1].name == "w0"
+    assert results[-1].ok
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -42,21 +42,16 @@ class Worker:
         self.define(definition)
 
     def define(self, definition: dict[str, Any], env: dict[str, str] | None = None) -> None:
-        """Write what the role would write."""
+        """Write what the role would write; of the paths no one that is None."""
         own = dict(
             {**USUAL, **definition},
             worker=self.index,
             user=pwd.getpwuid(os.getuid()).pw_name,
             workdir=str(self.folder),
             paths={
-                "state": str(self.folder / "state"),
-                "runtime": str(self.folder / "r"),
-                "log": str(self.folder / "log" / "run.log"),
-                "queue": str(self.folder.parent / f"queue{self.index}"),
-                "records": str(self.folder / "records"),
-                "cache": str(self.folder / "cache"),
-                "root": str(self.folder / "no-chips"),
-                **definition.get("paths", {}),
+                name: path
+                for name, path in {**self._places(), **definition.get("paths", {})}.items()
+                if path is not None
             },
         )
         Path(own["paths"]["root"], "tmp").mkdir(parents=True, exist_ok=True)
@@ -64,6 +59,18 @@ class Worker:
         self.definition.with_suffix(".env.json").write_text(json.dumps(env or {}))
         if len(own["hosts"]) > 1:
             self.definition.with_suffix(".key").write_text(KEY + "\n")
+
+    def _places(self) -> dict[str, str]:
+        """Return where this worker's agent has what a machine has in its own folders."""
+        return {
+            "state": str(self.folder / "state"),
+            "runtime": str(self.folder / "r"),
+            "log": str(self.folder / "log" / "run.log"),
+            "queue": str(self.folder.parent / f"queue{self.index}"),
+            "records": str(self.folder / "records"),
+            "cache": str(self.folder / "cache"),
+            "root": str(self.folder / "no-chips"),
+        }
 
     def up(self) -> None:
         """Start the agent, as a boot or systemd does."""

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.night
 
 FIRST_RELEASE = "fc0d642b"
 FILES = "roles/training_run/files"
+NEWER_PATHS = ("cache",)
+"""The places of a worker that the first release does not know."""
 
 
 def installed(place: Path) -> Path:
@@ -43,7 +45,7 @@ def put_over(folder: Path) -> None:
     """Do what the role does: write the rooms, then what imports them, and remove what is old."""
     new = [path.relative_to(harness.ROOT / FILES) for path in (harness.ROOT / FILES).rglob("*.py")]
     for path in sorted(new, key=lambda path: (-len(path.parts), path)):
-        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(harness.ROOT / FILES / path, folder / path)
     for path in (folder / "run_agent").rglob("*.py"):
         if path.relative_to(folder) not in new:
@@ -53,7 +55,8 @@ def put_over(folder: Path) -> None:
 def test_a_gang_of_the_first_release_keeps_its_attempt(
     gang: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers = gang("exec sleep 1000")
+    # The role writes no paths; those of the test have to be known to the agent that reads them.
+    workers = gang("exec sleep 1000", paths=dict.fromkeys(NEWER_PATHS))
     folders = [installed(tmp_path / str(worker.index)) for worker in workers]
     assert (folders[0] / "run_agent" / "wire.py").exists()
     for worker, folder in zip(workers, folders, strict=True):
@@ -66,6 +69,7 @@ def test_a_gang_of_the_first_release_keeps_its_attempt(
     for number in (1, 0):  # once the new one is led by the old one, then both are new
         worker, folder = workers[number], folders[number]
         put_over(folder)
+        worker.define({**worker.given, "paths": {}})
         assert not (folder / "run_agent" / "wire.py").exists()
         worker.send(signal.SIGHUP)
         harness.wait_until(lambda one=worker: len(one.events("agent-started")) == 2, "a new agent")

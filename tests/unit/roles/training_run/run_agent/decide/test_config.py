@@ -42,6 +42,12 @@ def test_definitions_of_all_versions_are_read() -> None:
         assert (before.fence, before.needs_tpu) == (public["run"], "auto")
 
 
+def test_no_definition_has_what_an_earlier_agent_refuses() -> None:
+    """An agent refuses a path, and a time, that it does not know; all else it leaves alone."""
+    assert not [public for public in WRITTEN if "paths" in public]
+    assert {name for public in WRITTEN for name in public["timing"]} == {"lost"}
+
+
 def test_a_definition_is_read_as_it_is_written() -> None:
     (public,) = (public for public in WRITTEN if public["run"] == "digits-pair")
     read = vars(config.parse(public, {}))

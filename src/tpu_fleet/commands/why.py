@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ..show.waiting import waiting_for
 from ..why import material
 from ..why.case import Case, Verdict, Worker
 from ..why.causes import FINE, TROUBLE
+from ..why.compare import may_show_more
 from ..why.judge import judge
 from ..why.page import html_of
 from ..why.report import of_verdict
@@ -40,8 +41,6 @@ from .many import Many, guarded, options_of_workers
 from .options import option_folder
 from .submitted import archive_of
 
-LOOKS = 3
-"""How often a run that goes on is looked at, to find a slow worker."""
 PAUSE = 0.7
 """Seconds between two looks."""
 LONGEST = 9.0
@@ -136,7 +135,7 @@ def look(run: str, many: Many) -> Seen:
             looks.setdefault(case.slice, []).append(case)
         verdicts = [judge(looks[case.slice]) for case in cases]
         ends = PAUSE + 2 * time.monotonic() - began - begun
-        if ends > LONGEST or not _look_again(verdicts, len(looks[cases[0].slice])):
+        if ends > LONGEST or not _look_again(verdicts, looks.values()):
             break
         time.sleep(PAUSE)
     hosts = {worker.host for case in cases for worker in case.workers}
@@ -171,11 +170,11 @@ def look_at_hang(run: str, many: Many) -> Seen:
     return Seen(at, told, [judge([case]) for case in cases], lost)
 
 
-def _look_again(verdicts: Sequence[Verdict], looks: int) -> bool:
+def _look_again(verdicts: Sequence[Verdict], looks: Iterable[Sequence[Case]]) -> bool:
     """Return whether a further look may find a worker for which the others wait."""
     several = any(len(one.case.working) > 1 for one in verdicts)
     goes_on = all(one.answer.key == "healthy" and one.case.began for one in verdicts)
-    return several and goes_on and looks < LOOKS
+    return several and goes_on and any(map(may_show_more, looks))
 
 
 def missing(run: str, shown: Sequence[Shown], known: Known, many: Many) -> click.ClickException:
@@ -336,8 +335,9 @@ def why(
     disks, memory, versions, the last exception. They are compared, and one sentence says who holds
     the run up, where, since when, and who waits for it; below it stands the command that helps.
 
-    The run is not changed and not held up. A run that goes on is looked at three times, to find a
-    slow worker. All that was seen lies in a folder, with a page that can be sent to other people.
+    The run is not changed and not held up. A run that goes on is looked at up to four times, to
+    find a slow worker. All that was seen lies in a folder, with a page that can be sent to other
+    people.
 
     With hang_after in its entry, the agents of a run note the same by themselves before they end an
     attempt that hangs; --hang judges the last of these notes.

@@ -41,6 +41,8 @@ KEYS = {
 PACKAGES = ("venv", "jax", "jaxlib", "libtpu", "torch", "torch_xla", "python")
 SILENT = 600.0
 """Seconds without a line in the log for which a program without steps may wait."""
+LOOKS = 4
+"""How often a run that goes on is looked at, at most, to find a slow worker."""
 LATE = 5.0
 """Seconds, and steps, that a worker may be behind."""
 
@@ -399,20 +401,47 @@ def _together(case: Case, who: str) -> Finding:
 
 
 def _slow(looks: Sequence[Case]) -> Iterator[Finding]:
-    """Yield the worker for which all others wait in each look, or whose steps come late."""
+    """Yield the worker for which all others wait in most looks, or whose steps come late."""
     case = looks[-1]
-    alone = {_alone(look) for look in looks}
-    slow = next(iter(alone)) if len(alone) == 1 and len(looks) > 1 else None
+    slow = _waited_for(looks)
     late = _late(case)
     for one in case.working:
         if one.number == slow:
-            text = (
-                f"worker {one.number} is slow: in each of {len(looks)} looks it {doing(one.stand)}"
-            )
-            yield finding(case, "slow", text + waiting_for(case, [one]), [one], bonus=5)
+            yield _slow_in_looks(looks, slow)
         elif one.number in late:
             text = f"worker {one.number} is slow: it comes to each step {late[one.number]:.0f} s "
             yield finding(case, "slow", f"{text}after the others", [one])
+
+
+def _slow_in_looks(looks: Sequence[Case], slow: int) -> Finding:
+    """Say what it did at the last look in which the others waited for it."""
+    showing = [look for look in looks if _alone(look) == slow]
+    one = next(each for each in showing[-1].working if each.number == slow)
+    often = f"in {len(showing)} of {len(looks)}" if len(showing) < len(looks) else ""
+    often = often or f"in each of {len(looks)}"
+    text = f"worker {slow} is slow: {often} looks it {doing(one.stand)}"
+    return finding(looks[-1], "slow", text + waiting_for(showing[-1], [one]), [one], bonus=5)
+
+
+def _waited_for(looks: Sequence[Case]) -> int | None:
+    """Return the worker for which the others wait in each look, or in all but one of four."""
+    alone = [_alone(look) for look in looks]
+    those = {number for number in alone if number is not None}
+    enough = len(looks) > 1 and (None not in alone or len(looks) >= LOOKS)
+    return those.pop() if enough and _may_be_slow(alone) else None
+
+
+def may_show_more(looks: Sequence[Case]) -> bool:
+    """Return whether a further look may show a worker for which the others wait.
+
+    One look may fall into the moment in which the others compute too: it shows no worker alone.
+    """
+    return len(looks) < LOOKS and _may_be_slow([_alone(look) for look in looks])
+
+
+def _may_be_slow(alone: Sequence[int | None]) -> bool:
+    """Return whether at most one look shows none, and no two looks show different workers."""
+    return alone.count(None) < 2 and len(set(alone) - {None}) < 2
 
 
 def _alone(case: Case) -> int | None:

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import evidence_of
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 from click.testing import CliRunner, Result
-from run_evidence import ALL_REDUCE, AT, CONNECT, QUEUE_GET, STEP, seen
+from run_evidence import ALL_REDUCE, AT, CONNECT, QUEUE_GET, STEP, own, seen
 
 from tpu_fleet.commands import many as many_command
 from tpu_fleet.commands import why as why_command
@@ -161,12 +161,12 @@ def test_a_refused_answer_is_an_error_of_that_worker(run_why: Any) -> None:
     assert done.output.startswith("Worker 3: its answer is not accepted: at is 'x'.")
 
 
-def test_a_run_that_goes_on_is_looked_at_three_times(
+def test_a_run_that_goes_on_is_looked_at_again(
     run_why: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fine = Workers([answer(seen(at, STEP, run=FAST)) for at in range(4)])
     done = run_why(fine)
-    assert (done.exit_code, fine.asked) == (0, 3)
+    assert (done.exit_code, fine.asked) == (0, 2)
     assert done.output.startswith("digits is healthy: all 4 workers run")
     monkeypatch.setattr(why_command, "LONGEST", -1.0)
     slow = Workers([answer(seen(at, STEP, run=FAST)) for at in range(4)])
@@ -174,6 +174,26 @@ def test_a_run_that_goes_on_is_looked_at_three_times(
     hung_run = Workers(hung())
     run_why(hung_run)
     assert hung_run.asked == 1
+
+
+def test_a_slow_worker_is_found_though_one_look_shows_none(run_why: Any) -> None:
+    between = [answer(seen(at, STEP, run=FAST)) for at in range(4)]
+    waiting = [answer(seen(at, ALL_REDUCE, run=FAST)) for at in range(3)]
+    waiting.append(
+        answer(
+            seen(
+                3,
+                own("augment", "data.py", 70),
+                run=FAST,
+                waits={"state": "R", "wchan": "", "syscall": ""},
+            )
+        )
+    )
+    for looks in ([between, waiting], [waiting, between, waiting]):
+        slow = Workers(*looks)
+        done = run_why(slow)
+        assert slow.asked == 4
+        assert done.output.startswith("Worker 3 is slow: in 3 of 4 looks it "), done.output
 
 
 def test_workers_without_the_run_do_not_count(run_why: Any) -> None:

@@ -397,6 +397,24 @@ def test_a_worker_for_which_all_wait_in_each_look_is_slow() -> None:
     assert judge([slow_look(), slow_look(2), slow_look()]).answer.key == "healthy"
 
 
+def test_a_look_in_which_the_others_compute_too_does_not_hide_a_slow_worker() -> None:
+    between = case(*four(STEP, **FAST))
+    for_long = "Worker 3 is slow: in 3 of 4 looks it computes in `augment` (data.py:70); the other"
+    for looks in (
+        [slow_look(), between, slow_look(), slow_look()],
+        [slow_look(), slow_look(), slow_look(), between],
+    ):
+        found = judge(looks).answer
+        assert (found.key, found.workers) == ("slow", (3,))
+        assert found.sentence == f"{for_long} 3 wait for it in an all-gather (train.py:51)."
+    for looks in (
+        [slow_look(), between, slow_look()],
+        [slow_look(), between, between, slow_look()],
+        [slow_look(), slow_look(), slow_look(2), slow_look()],
+    ):
+        assert judge(looks).answer.key == "healthy"
+
+
 def test_workers_that_step_apart_by_what_a_look_takes_are_not_slow() -> None:
     # Looked at within three seconds, at two steps a second.
     told = [seen(at, STEP, run={**FAST, "step": 812 + 2 * at}) for at in range(4)]

@@ -27,6 +27,7 @@ from ..workers.copy.tar import (
     unpack,
 )
 from .many import Many, options_of_many, run_job
+from .options import unwritable
 
 CHANGED_WHILE_READ = 1
 """Exit status of tar when a file grew while it was read, as logs do; the archive is complete."""
@@ -164,6 +165,13 @@ class Downloads(Complaints):
             click.echo(f"{name}: left out {line}", err=True)
 
 
+def check_target(target: Path) -> None:
+    """Refuse a place of this computer that cannot be written, before workers are asked."""
+    why_not = unwritable(target if target.is_dir() else target.parent)
+    if why_not:
+        raise click.UsageError(f"{target}: {why_not}. Name another DST.")
+
+
 @click.command("cp")
 @options_of_many
 @click.argument("words", type=click.Path(), nargs=-1, required=True, metavar="SRC... DST")
@@ -189,6 +197,8 @@ def copy(context: click.Context, many: Many, words: tuple[str, ...]) -> None:
         raise click.UsageError(
             "--limit and the name before the colon both choose workers: give one of them"
         )
+    if not wanted.up:
+        check_target(Path(wanted.target.path))
     known, names = many.workers(wanted.host)
     if wanted.up:
         there = [Path(source.path).resolve().name for source in wanted.sources]

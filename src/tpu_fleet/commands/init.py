@@ -21,6 +21,7 @@ from ..begin.files import EDITOR, files_of, in_the_way, write_all
 from ..contract.exits import Exit
 from .dialogue import BACK, HELP, Back, WrongAnswer, tell, wrapped
 from .interview import Interview
+from .options import NewFolder
 
 GITHUB = "https://api.github.com"
 GREETING = (
@@ -103,7 +104,7 @@ def _cost(answers: Answers) -> str:
 
 
 @click.command()
-@click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", required=False, type=NewFolder())
 @click.option("--local", is_flag=True, help="For the local cloud, with a default for every answer.")
 @click.option("--project", metavar="ID", help="The Google Cloud project.")
 @click.option(

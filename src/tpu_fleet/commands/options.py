@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
@@ -35,6 +36,35 @@ def gathered(
     return add
 
 
+def unwritable(folder: Path) -> str:
+    """Return why no file can be written into a folder, which need not exist; empty if one can.
+
+    It is tried: what a file system like /proc or a full disk takes, no mode of a file shows.
+    """
+    places = (folder.absolute(), *folder.absolute().parents)
+    there = next(place for place in places if os.path.lexists(place))
+    try:
+        with TemporaryDirectory(prefix=".tpu-fleet-try.", dir=there):
+            return ""
+    except OSError as error:
+        return f"nothing can be written in {there} ({error.strerror})"
+
+
+class NewFolder(click.Path):
+    """A folder into which a command writes, and which it makes; tried before anything is done."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; raises BadParameter."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        why_not = unwritable(path.expanduser())
+        if why_not:
+            self.fail(f"{str(path)!r}: {why_not}. Name another folder.", param, ctx)
+        return path
+
+
 class NewFile(click.Path):
     """A file that a command writes at its end, whose folder has to exist when it begins."""
 
@@ -47,6 +77,9 @@ class NewFile(click.Path):
         if not path.parent.is_dir():
             says = f"{str(path)!r}: there is no folder {path.parent}. Make it, or name another."
             self.fail(says, param, ctx)
+        why_not = unwritable(path.parent)
+        if why_not:
+            self.fail(f"{str(path)!r}: {why_not}. Name another file.", param, ctx)
         return path
 
 
@@ -74,8 +107,7 @@ def option_limit() -> Callable[[Function], Function]:
 
 def option_folder(meaning: str) -> Callable[[Function], Function]:
     """Return -o, the folder into which something is written; the command gets it as `to`."""
-    kind = click.Path(file_okay=False, path_type=Path)
-    return click.option("-o", "--output", "to", type=kind, metavar="DIR", help=meaning)
+    return click.option("-o", "--output", "to", type=NewFolder(), metavar="DIR", help=meaning)
 
 
 def option_timeout(

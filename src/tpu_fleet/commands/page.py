@@ -20,7 +20,7 @@ from ..history.archived import keep as keep_archived
 from ..history.record import history_here, option_of_days, places_known, seen_now
 from ..history.store import History
 from ..page.model import Page, page_of
-from ..page.publish import put
+from ..page.publish import BUCKET, folder_of, put
 from ..page.render import html_of
 from ..page.serve import Live, keep_new, server_of
 from ..queue.glance import glance
@@ -29,7 +29,7 @@ from ..workers.ask.run_answers import ask_for_runs
 from ..workers.inventory.client import client_of
 from . import status
 from .asking import asking
-from .options import option_interval
+from .options import option_interval, unwritable
 
 EVERY = 15.0
 
@@ -84,6 +84,8 @@ def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interva
       tpu-fleet page --serve
       tpu-fleet page -o gs://lab/fleet --no-logs
     """
+    if not serve:
+        check_place(place)
     with closing(history_here()) as history:
         inventory = look_and_keep(history)
         name = status.name_of(inventory)
@@ -96,6 +98,15 @@ def page(place: str, no_logs: bool, days: float, serve: bool, port: int, interva
         except OSError as error:
             raise click.ClickException(f"{place} cannot be written: {error.strerror}.") from error
     click.echo(place if place.startswith("gs://") else Path(place).resolve().as_uri())
+
+
+def check_place(place: str) -> None:
+    """Refuse a folder of this computer that cannot be written, before workers are asked."""
+    if place.startswith(BUCKET):
+        return
+    why_not = unwritable(folder_of(place)[0])
+    if why_not:
+        raise click.ClickException(f"{place}: {why_not}. Name another -o.")
 
 
 def shown(history: History, name: str, days: float, logs: bool) -> Page:

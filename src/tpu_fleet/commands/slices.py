@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from ..workers.inventory.fleet_facts import read_fleet
 from ..workers.inventory.names import NameOf, no_such, remember
 from ..workers.inventory.read import read_inventory
 from ..workers.report import Report
+from .options import option_folder
 from .playbook import How, playbook_options, run_playbook
 
 # The declared ones, as a command saw them last, and those that are there.
@@ -153,16 +155,10 @@ def wake(context: click.Context, names: tuple[str, ...], how: How) -> None:
 
 @slice_group.command()
 @click.argument("name", type=DECLARED, metavar="SLICE")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(file_okay=False),
-    metavar="DIR",
-    help="Put what the runs left there.",
-)
+@option_folder("Put what the runs left there.")
 @playbook_options()
 @click.pass_context
-def finish(context: click.Context, name: str, output: str | None, how: How) -> None:
+def finish(context: click.Context, name: str, to: Path | None, how: How) -> None:
     """Fetch what the runs of a slice left, then stop or delete it.
 
     on_finish of the slice says which of both. Nothing is stopped or deleted unless each worker was
@@ -180,7 +176,7 @@ def finish(context: click.Context, name: str, output: str | None, how: How) -> N
             f"on_finish of {name} is {KEEP}. Set it to stop or delete in fleet_slices; or delete "
             f"it: tpu-fleet slice delete {name}"
         )
-    variables = {"finish": name, **({"collect_to": output} if output else {})}
+    variables = {"finish": name, **({"collect_to": str(to.expanduser().absolute())} if to else {})}
     ended = run_playbook("finish", how, variables)
     if ended.code == 0 and not how.check:
         click.echo(f"{name} rests. tpu-fleet slice wake {name} brings it back.")

@@ -24,16 +24,29 @@ EVERY = 60.0
 
 def place_of(where: str, client: Callable[[], Client]) -> tuple[Place, str]:
     """Return the place and the name of the page there; of a folder it is index.html."""
-    name = INDEX
-    if where.endswith(".html"):
-        where, _slash, name = where.rpartition("/")
-    if where.startswith(BUCKET):
-        one = client()
-        return Bucket(GoogleApis(one), one.auth, *split_bucket(where)), name
+    if not where.startswith(BUCKET):
+        folder, name = folder_of(where)
+        return Folder(str(folder)), name
+    where, name = _named(where)
+    one = client()
+    return Bucket(GoogleApis(one), one.auth, *split_bucket(where)), name
+
+
+def folder_of(where: str) -> tuple[Path, str]:
+    """Return the folder of this computer, and the name of the page there; raises TpuError."""
+    where, name = _named(where)
     folder = Path(where or ".").expanduser()
     if not folder.is_dir():
         raise TpuError(f"{folder} is no folder here.", remedy="Make it, or name another place.")
-    return Folder(str(folder)), name
+    return folder, name
+
+
+def _named(where: str) -> tuple[str, str]:
+    """Return the folder and the name of the page there."""
+    if not where.endswith(".html"):
+        return where, INDEX
+    folder, _slash, name = where.rpartition("/")
+    return folder, name
 
 
 class Published:

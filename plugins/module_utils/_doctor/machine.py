@@ -293,7 +293,7 @@ CHECKS: Tuple[Check, ...] = (
             "pending": Case(
                 WARN,
                 "{packages} need a reboot",
-                "When its runs may be interrupted: ssh {host} sudo reboot",
+                "When its runs may be interrupted: tpu-fleet exec --sudo --limit {host} -- reboot",
             )
         },
         ("reboot",),

@@ -16,6 +16,7 @@ from .slice import CHECKS as SLICE_CHECKS
 HERE = "controller"
 ABOUT_RUNS = ("runs", "loss")
 """Checks of a worker about the runs of its slice: all its workers find the same."""
+_LIMIT = "--limit "
 # Only the first words of Ansible's failure message are used.
 _WORDS = 300
 
@@ -47,6 +48,7 @@ def report(
         elif answer and not answer.get("skipped"):
             rows.append(_row(host, _failed("doctor", answer)))
     rows = _once_for_a_run(rows, {host: name for name, hosts in by_slice.items() for host in hosts})
+    rows = _once_for_equal(rows, by_slice)
     for name, hosts in by_slice.items():
         rows += [_row(name, finding.to_dict()) for finding in _slice(name, hosts, answers)]
     status = worst(row["status"] for row in rows)
@@ -81,13 +83,42 @@ def _once_for_a_run(
     return [_merged(of_run) for of_run in together.values()]
 
 
+def _once_for_equal(
+    rows: Sequence[dict[str, Any]], by_slice: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
+    """Return the rows, with one in place of several workers' equal trouble and equal remedy.
+
+    Remedies that differ in the worker that `--limit` names count as equal: it takes several.
+    """
+    together: dict[Any, list[dict[str, Any]]] = {}
+    for number, row in enumerate(rows):
+        about = tuple(row[name] for name in ("check", "subject", "status", "says"))
+        key = (*about, row["remedy"].replace(f"{_LIMIT}{row['host']}", _LIMIT))
+        together.setdefault(number if row["status"] in (OK, SKIPPED) else key, []).append(row)
+    groups = {tuple(hosts): group_name("tpu_slice", name) for name, hosts in by_slice.items()}
+    return [_of_several(equal, groups) for equal in together.values()]
+
+
+def _of_several(
+    rows: Sequence[dict[str, Any]], groups: Mapping[tuple[str, ...], str]
+) -> dict[str, Any]:
+    """Return one row for these; its remedy is for all of them, by the slice's group or by name."""
+    first = rows[0]
+    if len(rows) == 1:
+        return first
+    hosts = tuple(row["host"] for row in rows)
+    limit = _LIMIT + groups.get(hosts, ",".join(hosts))
+    remedy = first["remedy"].replace(f"{_LIMIT}{first['host']}", limit)
+    return {**first, "host": ", ".join(hosts), "remedy": remedy}
+
+
 def _merged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = rows[0]
     says: dict[str, list[str]] = {}
     for row in rows:
         says.setdefault(str(row["says"]), []).append(row["host"])
     more = [f"on {listed(hosts)}: {text}" for text, hosts in says.items() if text != first["says"]]
-    host = listed([row["host"] for row in rows])
+    host = ", ".join(row["host"] for row in rows)
     return {**first, "host": host, "says": "; ".join([first["says"], *more])}
 
 

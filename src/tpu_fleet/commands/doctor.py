@@ -12,6 +12,7 @@ from ..contract.printing import option_json, print_json
 from ..show.console import say, wide_console
 from ..show.table import Column, Table, print_tables
 from ..show.waiting import waiting_for
+from ..workers.inventory.hosts import fold
 from ..workers.inventory.read import PlayError, reason_of
 from ..workers.play import Event, fact_of, play
 from .options import option_limit, option_timeout
@@ -28,7 +29,7 @@ def table_of(report: dict[str, Any], everything: bool) -> Table:
             subject = f"{row['check']} {row['subject']}".strip()
             remedy = row["remedy"] and f"Remedy: {row['remedy']}"
             table.add(
-                *(row["status"], row["host"], subject),
+                *(row["status"], fold(row["host"].split(", ")), subject),
                 notes=(row["says"], remedy),
                 style=COLOURS[row["status"]],
             )

@@ -64,6 +64,11 @@ def test_only_what_is_not_well_is_shown(monkeypatch: pytest.MonkeyPatch) -> None
     assert 0 < everything.index("lock_file") < everything.index("disk")
 
 
+def test_many_workers_are_named_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = {**BAD, "host": "pair-w0, pair-w1, pair-w2"}
+    assert "pair-w[0-2]  " in run(monkeypatch, Playbook(report(2, several))).output
+
+
 def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(run(monkeypatch, Playbook(report(2, GOOD, BAD)), "--json").output)
     assert [row["check"] for row in found["rows"]] == ["disk", "lock_file"]

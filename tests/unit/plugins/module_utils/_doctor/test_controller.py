@@ -534,20 +534,46 @@ def test_trouble_of_a_run_is_one_row_that_names_the_workers() -> None:
     }
     answers = {host: {"findings": found, "compare": SAID} for host, found in findings.items()}
     found = report({"findings": [row("ok", "api")], "workers": {}}, answers, asked)
+    six = ", ".join([*findings][:6])
     about = [
         (one["host"], one["says"]) for one in found["rows"] if one["check"] in ("runs", "loss")
     ]
     assert about == [
         (
-            "pair-w0, pair-w1, pair-w2, pair-w3 and 2 more",
+            six,
             "run oom has failed (exit code 1: RuntimeError); on pair-w1, pair-w2, pair-w3, pair-w4 "
             "and 1 more: run oom has failed (ended by signal 15)",
         ),
-        ("pair-w0, pair-w1, pair-w2, pair-w3 and 2 more", nan["says"]),
+        (six, nan["says"]),
         ("solo", first["says"]),
     ]
-    # A full disk is one of its machine.
-    assert [one["host"] for one in found["rows"] if one["check"] == "disk"] == [*findings][:6]
+    assert [one["host"] for one in found["rows"] if one["check"] == "disk"] == [six]
+
+
+def test_equal_trouble_is_one_row_with_the_workers_and_a_remedy_for_all() -> None:
+    def disk(host: str, free: int = 1) -> dict[str, str]:
+        return {**row("warn"), "says": f"{free} GB free", "remedy": f"Run: x --limit {host}"}
+
+    hosts = ["pair-w0", "pair-w1", "solo"]
+    asked = [{"host": host, "slice": host.partition("-")[0]} for host in hosts]
+
+    def rows(**free: int) -> list[tuple[str, str]]:
+        answers = {
+            host: {"findings": [disk(host, free.get(host, 1)), row("ok")], "compare": SAID}
+            for host in hosts
+        }
+        found = report({"findings": [row("ok", "api")], "workers": {}}, answers, asked)
+        assert len([one for one in found["rows"] if one["status"] == "ok"]) > len(hosts)
+        bad = [one for one in found["rows"] if one["status"] == "warn"]
+        assert found["lines"][-1].startswith(f"0 fail, {len(bad)} to look at")
+        return [(one["host"], one["remedy"]) for one in bad]
+
+    everywhere = "Run: x --limit pair-w0,pair-w1,solo"
+    assert rows() == [("pair-w0, pair-w1, solo", everywhere)]
+    assert rows(solo=2) == [
+        ("pair-w0, pair-w1", "Run: x --limit tpu_slice_pair"),
+        ("solo", "Run: x --limit solo"),
+    ]
 
 
 def test_a_worker_on_which_a_run_is_well_is_not_named() -> None:

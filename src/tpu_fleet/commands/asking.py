@@ -27,8 +27,11 @@ def asking(workers: Sized) -> AbstractContextManager[None]:
 
 
 def no_such_runs(
-    runs: Iterable[str], there: Sequence[str], results: Iterable[Result]
+    runs: Iterable[str], there: Sequence[str], results: Iterable[Result], where: str = ""
 ) -> click.ClickException:
-    """Return the error for runs that no worker has; one that did not answer may have them."""
-    says = " ".join(no_such("run", name, there) for name in runs)
+    """Return the error for runs that no worker has; one that did not answer may have them.
+
+    `where` is the part of the fleet that was asked; see `part_of`.
+    """
+    says = " ".join(no_such("run", name, there, where) for name in runs)
     return NotReached(says) if exit_code(results) == Exit.UNKNOWN else click.ClickException(says)

@@ -38,8 +38,8 @@ REMOTE = (
 class UnknownRun(click.ClickException):
     """No worker that answered has the run; `there` are those that they have."""
 
-    def __init__(self, run: str, there: Sequence[str]) -> None:
-        super().__init__(no_such("run", run, there))
+    def __init__(self, run: str, there: Sequence[str], where: str = "") -> None:
+        super().__init__(no_such("run", run, there, where))
         self.there = there
 
 
@@ -60,7 +60,8 @@ def choose(runs: Sequence[Run], meant: Meant) -> Run:
     """Return the requested worker, or fail with a list of the possible ones."""
     named = [run for run in runs if run.run == meant.run]
     if not named:
-        raise UnknownRun(meant.run, sorted({run.run for run in runs}))
+        where = f" on slice {meant.slice}" if meant.slice else ""
+        raise UnknownRun(meant.run, sorted({run.run for run in runs}), where)
     slices = sorted({run.slice for run in named})
     if meant.slice is not None:
         named = [run for run in named if run.slice == meant.slice]

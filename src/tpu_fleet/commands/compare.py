@@ -16,6 +16,7 @@ from typing import Any
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown, visible
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
+from click.core import ParameterSource
 
 from ..contract.printing import option_json, print_json
 from ..history import declared
@@ -139,6 +140,13 @@ def chosen(
         _at, body = told.get(view.name, (0.0, None))
         found.append(Compared(letter, view, name, curves.get(name, ()), keys, body))
     return found
+
+
+def check_key(found: Sequence[Compared], key: str) -> None:
+    """Refuse the name of a number that none of the runs has, where one has others."""
+    there = sorted({name for one in found for name in one.keys})
+    if there and not any(one.key for one in found):
+        raise click.ClickException(no_such("number", key, there))
 
 
 def table_of(found: Sequence[Compared]) -> Table:
@@ -289,7 +297,9 @@ def as_data(found: Sequence[Compared], by: str) -> dict[str, Any]:
 )
 @option_json()
 @click.argument("wanted", type=NameOf("runs submitted"), nargs=-1, required=True, metavar="RUN...")
+@click.pass_context
 def compare(
+    context: click.Context,
     key: str,
     by: str,
     logarithmic: bool,
@@ -317,6 +327,8 @@ def compare(
         if not known:
             look_now(history, wanted)
         found = chosen(history, wanted, slices, key)
+    if context.get_parameter_source("key") is not ParameterSource.DEFAULT:
+        check_key(found, key)
     if csv_file:
         written("--csv", csv_file, lambda: write_csv(csv_file, found))
     if arrow and parquet_file:

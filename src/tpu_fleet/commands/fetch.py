@@ -22,7 +22,7 @@ from ..show.waiting import waiting_for
 from ..workers.archive.bring import bring
 from ..workers.archive.declared import Archives, Kept
 from ..workers.ask.run_answers import Answers, ask_for_runs
-from ..workers.inventory.hosts import Known, in_order
+from ..workers.inventory.hosts import Known, in_order, part_of
 from ..workers.inventory.names import NameOf
 from ..workers.inventory.read import PlayError
 from ..workers.play import Event, play, problem_of
@@ -108,16 +108,16 @@ def find(
     with asking(names):
         answers = ask_for_runs(known, names)
     show_problems(answers.results)
-    return answers, workers_with(answers, wanted, archived)
+    return answers, workers_with(answers, wanted, archived, part_of(known.fleet, names))
 
 
 def workers_with(
-    answers: Answers, wanted: Sequence[str], archived: Sequence[str] = ()
+    answers: Answers, wanted: Sequence[str], archived: Sequence[str] = (), where: str = ""
 ) -> list[str]:
     """Return the workers that have the runs; fail for a run that none of them has."""
     unknown = [name for name in wanted if name not in answers.names and name not in archived]
     if unknown:
-        raise no_such_runs(unknown, answers.names, answers.results)
+        raise no_such_runs(unknown, answers.names, answers.results, where)
     return in_order({run.host for run in answers.runs if run.run in wanted})
 
 

@@ -22,7 +22,7 @@ from ..show.output import Tagged, colours_here, exit_code, show_problems
 from ..workers.archive.declared import Archives
 from ..workers.archive.logs import ArchivedLog
 from ..workers.ask.view import View
-from ..workers.inventory.hosts import NO_CONFIG, Known, fold, place_of
+from ..workers.inventory.hosts import NO_CONFIG, Known, fold, part_of, place_of
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError
 from ..workers.logs.follow import Follower, WantedLogs, results_of
@@ -103,7 +103,8 @@ def read(follower: Follower) -> int:
     if not any(worker.met or worker.archived for worker in workers):
         # A worker that was not reached may have it.
         if any(worker.none is not None for worker in workers):
-            says = said_of(name) or no_such("run", name, follower.watched.others())
+            where = part_of(follower.fleet, follower.watched.workers)
+            says = said_of(name) or no_such("run", name, follower.watched.others(), where)
             click.echo(visible(says), err=True)
         return max(Exit.FAILED, exit_code(results))
     if follower.wanted.follow:

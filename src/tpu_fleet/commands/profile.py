@@ -29,7 +29,7 @@ from ..workers.ask.run_answers import Quiet, ask_for_runs, with_words
 from ..workers.ask.run_view import Run
 from ..workers.ask.worker_program import profile_command
 from ..workers.copy.tar import make_half
-from ..workers.inventory.hosts import Known, in_order
+from ..workers.inventory.hosts import Known, in_order, part_of
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.names import NameOf
 from ..workers.profile.bring import MOST_BYTES, Answer, Bringer, Moment, Profile
@@ -151,7 +151,8 @@ def chosen_runs(known: Known, many: Many, wanted: Wanted) -> list[Run]:
     there = [run for run in answers.runs if run.run == wanted.run]
     if not there:
         show_problems(answers.results)
-        raise no_such_runs([wanted.run], answers.names, answers.results)
+        where = part_of(known.fleet, names)
+        raise no_such_runs([wanted.run], answers.names, answers.results, where)
     found = [run for run in there if wanted.workers is None or run.worker in wanted.workers]
     lacking = (wanted.workers or frozenset()) - {run.worker for run in there}
     if lacking:

@@ -20,7 +20,7 @@ from ..show.table import Column, Table, print_tables
 from ..show.times import iso, long
 from ..workers.ask.run_answers import Answers, ask_for_runs
 from ..workers.ask.run_view import RunView, views_of
-from ..workers.inventory.hosts import fold
+from ..workers.inventory.hosts import fold, part_of
 from ..workers.inventory.names import NameOf, no_such
 from .asking import asking
 from .many import Many, guarded, options_of_many
@@ -199,7 +199,8 @@ def runs(
         missing = [name for name in wanted if name not in answers.names]
         code = max(exit_code(answers.results), Exit.FAILED if missing else Exit.DONE)
         if missing:
-            click.echo(visible(no_such("run", missing[0], answers.names)), err=True)
+            where = part_of(known.fleet, names)
+            click.echo(visible(no_such("run", missing[0], answers.names, where)), err=True)
         if machine_readable:
             print_json("runs", as_data(views, answers, code))
             return code

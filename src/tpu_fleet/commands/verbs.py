@@ -27,7 +27,7 @@ from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.run_answers import Answers, Quiet, ask_for_runs, understood, whole_answer
 from ..workers.ask.run_view import Run, RunView, views_of
 from ..workers.ask.worker_program import verb_commands
-from ..workers.inventory.hosts import Known, fold, in_order, place_of
+from ..workers.inventory.hosts import Known, fold, in_order, part_of, place_of
 from ..workers.inventory.lookup import known_fleet
 from .asking import asking, no_such_runs
 from .many import Many, guarded, options_of_workers
@@ -201,7 +201,7 @@ def find_in(known: Known, many: Many, wanted: Sequence[str]) -> tuple[list[Gang]
     unknown = [name for name in wanted if name not in there]
     if unknown:
         show_problems(answers.results)
-        raise no_such_runs(unknown, there, answers.results)
+        raise no_such_runs(unknown, there, answers.results, part_of(known.fleet, names))
     gangs = [
         gang for name in dict.fromkeys(wanted) for gang in gangs_of(known, names, declared, name)
     ]

@@ -32,7 +32,7 @@ from ..why.rows import rows_of
 from ..workers.archive.declared import Archives
 from ..workers.ask.run_answers import ask_for_runs
 from ..workers.ask.run_evidence import NO_RUN, NOT_NOTED_HERE, OLD_AGENT, Shown, ask_for_evidence
-from ..workers.inventory.hosts import Known, place_of
+from ..workers.inventory.hosts import Known, part_of, place_of
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError, read_inventory
 from .asking import NotReached
@@ -181,7 +181,8 @@ def missing(run: str, shown: Sequence[Shown], known: Known, many: Many) -> click
     """Return the error for a run that no worker has, with the runs that there are."""
     away = [one for one in shown if one.absent != NO_RUN]
     answers = ask_for_runs(known, [one.host for one in shown if one not in away], many.user)
-    says = no_such("run", run, answers.names)
+    where = part_of(known.fleet, many.names_in(known))
+    says = no_such("run", run, answers.names, where)
     if not away:
         return click.ClickException(says)
     lost = "; ".join(f"{one.host}: {one.absent}" for one in away[:5])

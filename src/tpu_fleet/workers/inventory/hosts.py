@@ -72,6 +72,20 @@ def select(known: Known, slices: Sequence[str], pattern: str | None) -> list[str
     return in_order(names)
 
 
+def part_of(fleet: Fleet, names: Iterable[str]) -> str:
+    """Return which part of the fleet these workers are, as in " on slice pair"; empty for all."""
+    chosen = set(names)
+    if chosen >= set(fleet.targets):
+        return ""
+    slices = in_order({place_of(name, fleet.groups)[0] for name in chosen})
+    members = {
+        name for one in slices for name in fleet.groups.get(group_name("tpu_slice", one), ())
+    }
+    if members != chosen:
+        return f" on {fold(chosen)}"
+    return f" on slice{'s' if len(slices) > 1 else ''} {', '.join(slices)}"
+
+
 def place_of(host: str, groups: Mapping[str, Sequence[str]]) -> tuple[str, int]:
     """Return the slice of a worker, and its index there."""
     match = re.fullmatch(r"(.+)-w(\d+)", host)

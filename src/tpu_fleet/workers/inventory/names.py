@@ -51,14 +51,17 @@ class NameOf(_Text):
         ]
 
 
-def no_such(what: str, name: str, there: Sequence[str]) -> str:
-    """Return the message for an unknown name: the one that it resembles, and all that exist."""
+def no_such(what: str, name: str, there: Sequence[str], where: str = "") -> str:
+    """Return the message for an unknown name: the one that it resembles, and all that exist.
+
+    `where` is what was searched, as in " on slice pair"; empty if that was all.
+    """
     # Imported here, because TAB needs no message.
     from difflib import get_close_matches
 
     near = get_close_matches(name, there, n=1)
     meant = f" Did you mean {near[0]}?" if near else ""
-    return f"There is no {what} {name}.{meant} There is {', '.join(there) or 'none at all'}."
+    return f"There is no {what} {name}{where}.{meant} There is {', '.join(there) or 'none at all'}."
 
 
 def read_names(sources: Sequence[str]) -> Names:

@@ -53,6 +53,11 @@ def test_who_is_meant(meant: Meant, host: str) -> None:
             Meant("digit"),
             "There is no run digit. Did you mean digits? There is digits, tail, wide, words.",
         ),
+        (
+            Meant("wider", "solo"),
+            "There is no run wider on slice solo. Did you mean wide? "
+            "There is digits, tail, wide, words.",
+        ),
         (Meant("wide"), "wide runs on several slices: choose with --slice, one of pair, solo."),
         (Meant("digits", "solo"), "digits is not on slice solo, but on pair."),
         (Meant("digits", worker=7), "digits is not on worker 7, but on 0, 1."),

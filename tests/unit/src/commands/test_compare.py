@@ -108,9 +108,22 @@ def test_another_number_over_time(history: Path) -> None:
     done = said("digits", "--slice", "pair", "--key", "lr", "--by", "time")
     assert done.output.startswith("lr by time\n")
     assert "solo" not in done.output
-    done = said("digits", "--key", "accuracy")
+    done = said("digits", "old", "--key", "train")
+    assert done.exit_code == 0
     assert "it has no such number, but loss, lr" in done.output
-    assert "by step" not in done.output
+
+
+@pytest.mark.parametrize("how", [[], ["--json"], ["--csv", "points.csv"]])
+def test_a_number_that_no_run_has_is_refused(
+    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = said("digits", "--key", "los_s", *how)
+    says = "Error: There is no number los_s. Did you mean loss? There is loss, lr.\n"
+    assert (done.exit_code, done.output) == (1, says)
+    assert not (tmp_path / "points.csv").exists()
+    # Without numbers at all there is none to choose.
+    assert said("mute", "--key", "lr").exit_code == 0
 
 
 def test_a_file_has_all_points(history: Path, tmp_path: Path) -> None:

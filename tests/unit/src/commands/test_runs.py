@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,10 +280,11 @@ def test_a_run_that_is_not_there(
     good = json.dumps({**ANSWER, "runs": [STATUS]}).encode()
     result, found, _disk = understood(KNOWN, Result("pair-w1", Kind.DONE, 0, value=good))
     monkeypatch.setattr(runs_command, "ask_for_runs", lambda *_: Answers(found, [result]))
-    monkeypatch.setattr(Many, "workers", lambda _self: (KNOWN, ["pair-w1"]))
+    fleet = Fleet({name: Target(name, "::1") for name in ("pair-w1", "solo")})
+    monkeypatch.setattr(Many, "workers", lambda _self: (replace(KNOWN, fleet=fleet), ["pair-w1"]))
     done = CliRunner().invoke(runs_command.runs, [*how, name])
     assert done.exit_code == code, done.output
-    assert ("There is no run word. There is digits." in done.stderr) is (code == 1)
+    assert ("There is no run word on pair-w1. There is digits." in done.stderr) is (code == 1)
     if how:
         assert json.loads(done.stdout)["exit_code"] == code
 

@@ -14,7 +14,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list i
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from tpu_fleet.workers.inventory.ansible_config import inventory_sources
-from tpu_fleet.workers.inventory.hosts import Known, fold, in_order, select, unfold
+from tpu_fleet.workers.inventory.hosts import Known, fold, in_order, part_of, select, unfold
 from tpu_fleet.workers.inventory.lookup import read_known
 
 NAMES = ["solo", "pair-w0", "pair-w1", *(f"pod-w{number}" for number in range(12))]
@@ -52,6 +52,19 @@ KNOWN = Known(Path("/state/ssh_config"), Fleet(TARGETS, GROUPS, ("/fleet/invento
 )
 def test_who_is_meant(slices: list[str], pattern: str | None, wanted: str) -> None:
     assert fold(select(KNOWN, slices, pattern)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "part"),
+    [
+        ("tpu_slice_solo", " on slice solo"),
+        ("tpu_slice_pair,solo", " on slices pair, solo"),
+        ("pod-w[2-4]", " on pod-w[2-4]"),
+        (None, ""),
+    ],
+)
+def test_which_part_of_the_fleet_is_chosen(pattern: str | None, part: str) -> None:
+    assert part_of(KNOWN.fleet, select(KNOWN, [], pattern)) == part
 
 
 @pytest.mark.parametrize(

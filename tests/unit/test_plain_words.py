@@ -152,6 +152,16 @@ def of_code() -> Iterator[tuple[str, str]]:
         yield from ((f"{place}: {text}", text) for text in _texts(source))
 
 
+def of_templates() -> Iterator[tuple[str, str]]:
+    """Yield what the pages for browsers say, and the lines of their programs."""
+    for path in sorted((ROOT / "src").rglob("*.j[2s]")):
+        name = str(path.relative_to(ROOT))
+        text = re.sub(r"(?s)\{%.*?%\}|\{\{.*?\}\}", "\n", path.read_text())
+        for line in re.sub(r"<[^>]*>", "\n", text).splitlines():
+            if " " in line.strip():
+                yield f"{name}: {line.strip()}", line.strip()
+
+
 @pytest.mark.parametrize(
     "texts",
     [
@@ -164,6 +174,7 @@ def of_code() -> Iterator[tuple[str, str]]:
         of_tasks,
         of_docstrings,
         of_code,
+        of_templates,
     ],
 )
 def test_what_people_read_first_is_plain(texts: Any) -> None:

@@ -42,7 +42,7 @@ class Worker:
         self.define(definition)
 
     def define(self, definition: dict[str, Any], env: dict[str, str] | None = None) -> None:
-        """Write what the role would write; of the paths no one that is None."""
+        """Write what the role would write; a path that is None is left out."""
         own = dict(
             {**USUAL, **definition},
             worker=self.index,

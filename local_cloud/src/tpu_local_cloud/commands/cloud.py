@@ -30,6 +30,7 @@ from .lifecycle import down as take_down
 from .lifecycle import up as bring_up
 from .queue import COMMANDS as queue_commands
 from .queue import queue_table
+from .shown import Shown
 
 # click's exit code for wrong usage: the computer or the command line must be corrected first.
 UNMET = 2
@@ -57,7 +58,9 @@ def cloud() -> None:
     """
 
 
-@cloud.command()
+@cloud.command(
+    cls=Shown, examples=("", "--install --image debian", "--hosts none --clock immediate")
+)
 @click.option(
     "--hosts",
     type=click.Choice(BACKENDS),
@@ -219,7 +222,7 @@ def _progress(text: str) -> None:
     click.echo(f"{time.strftime('%H:%M:%S')}  {text}")
 
 
-@cloud.command()
+@cloud.command(cls=Shown, examples=("", "--keep-image"))
 @click.option("--keep-image", is_flag=True, help="Keep the machines' base image for the next `up`.")
 @reported
 def down(keep_image: bool) -> None:
@@ -231,7 +234,7 @@ def down(keep_image: bool) -> None:
         click.echo(f"There is no local cloud in {target.state_dir}.")
 
 
-@cloud.command()
+@cloud.command(cls=Shown, examples=("", "--json"))
 @click.option("--json", "machine_readable", is_flag=True, help="Print JSON.")
 @reported
 def status(machine_readable: bool) -> None:
@@ -271,14 +274,14 @@ def table(state: dict[str, Any]) -> list[str]:
     ]
 
 
-@cloud.command()
+@cloud.command(cls=Shown, examples=('eval "$({})"',))
 def env() -> None:
     """Print the variables that select the local cloud."""
     for name, value in exports(this_cloud()).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-@cloud.command()
+@cloud.command(cls=Shown, examples=("", "--own-kernel", "--undo"))
 @_image
 @_install
 @click.option("--own-kernel", is_flag=True, help="Also prepare machines with their own kernel.")

@@ -11,6 +11,7 @@ import click
 from ..machines import MachineError
 from ..model.shared.clock import FASTEST, SLOWEST
 from .lifecycle import Cloud, CloudError, as_json, default_state_dir
+from .shown import Shown
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,7 +39,14 @@ def fault() -> None:
     """Make the API fail in chosen ways."""
 
 
-@fault.command("add")
+@fault.command(
+    "add",
+    cls=Shown,
+    examples=(
+        "stock_out --match zone=us-central2-b",
+        "rate_limit --count 3 --option retry_after=5",
+    ),
+)
 @click.argument("kind")
 @click.option(
     "--match",
@@ -77,7 +85,10 @@ def fault() -> None:
 def fault_add(
     matches: tuple[str, ...], seconds: float | None, options: tuple[str, ...], **given: Any
 ) -> None:
-    """Switch the fault KIND on, and print its id."""
+    """Switch the fault KIND on, and print its id.
+
+    Of a KIND, a key or an option that does not exist, the error names those that do.
+    """
     body = {**given, "match": _pairs(matches), "lasts": seconds, "options": _pairs(options)}
     known = {key: value for key, value in body.items() if value is not None}
     click.echo(this_cloud().control("POST", "faults", known)["faults"][-1]["id"])
@@ -93,14 +104,14 @@ def _pairs(words: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-@fault.command("list")
+@fault.command("list", cls=Shown, examples=("",))
 @reported
 def fault_list() -> None:
     """Print the faults that are on, as JSON."""
     click.echo(as_json(this_cloud().control("GET", "faults")))
 
 
-@fault.command("clear")
+@fault.command("clear", cls=Shown, examples=("", "1f2e3d4c"))
 @click.argument("fault_id", required=False)
 @reported
 def fault_clear(fault_id: str | None) -> None:
@@ -108,7 +119,7 @@ def fault_clear(fault_id: str | None) -> None:
     this_cloud().control("DELETE", f"faults/{fault_id}" if fault_id else "faults")
 
 
-@click.command()
+@click.command(cls=Shown, examples=("", "--speed 60", "--advance 3600"))
 @click.option("--mode", type=click.Choice(["real", "immediate", "manual"]), help="Change the mode.")
 @click.option(
     "--speed",
@@ -128,7 +139,7 @@ def clock(mode: str | None, speed: float | None, advance: float | None) -> None:
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "clock", body or None)))
 
 
-@click.command()
+@click.command(cls=Shown, examples=("", "create=2 maintain:v4-16=0.5"))
 @click.argument("changes", nargs=-1, metavar="[NAME=SECONDS]...")
 @reported
 def delays(changes: tuple[str, ...]) -> None:
@@ -185,7 +196,7 @@ _notice = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Shown, examples=("pair --worker 0 --wait",))
 @click.argument("node")
 @_zone
 @_worker
@@ -207,7 +218,7 @@ def maintain(node: str, zone: str | None, worker: int, external_ip: str | None, 
         this_cloud().wait_for(operation["name"])
 
 
-@click.command()
+@click.command(cls=Shown, examples=("pair", "pair --notice 30"))
 @click.argument("node")
 @_zone
 @_notice
@@ -220,7 +231,7 @@ def preempt(node: str, zone: str | None, notice: float) -> None:
     _on_node(node, zone, "preempt", {"notice": notice})
 
 
-@click.command()
+@click.command(cls=Shown, examples=("pair",))
 @click.argument("node")
 @_zone
 @reported
@@ -233,7 +244,7 @@ def lose(node: str, zone: str | None) -> None:
     _on_node(node, zone, "lose", {})
 
 
-@click.command()
+@click.command(cls=Shown, examples=("pair --notice 30",))
 @click.argument("node")
 @_zone
 @_notice
@@ -246,7 +257,7 @@ def terminate(node: str, zone: str | None, notice: float) -> None:
     _on_node(node, zone, "terminate", {"notice": notice})
 
 
-@click.command()
+@click.command(cls=Shown, examples=('pair --description "chip 2"', "pair --health HEALTHY"))
 @click.argument("node")
 @_zone
 @click.option(
@@ -263,7 +274,11 @@ def unhealthy(node: str, zone: str | None, health: str, description: str) -> Non
     _on_node(node, zone, "unhealthy", {"health": health, "description": description})
 
 
-@click.command("schedule-maintenance")
+@click.command(
+    "schedule-maintenance",
+    cls=Shown,
+    examples=("pair --in 3600", "pair --in 60 --unscheduled --fixed"),
+)
 @click.argument("node")
 @_zone
 @click.option(
@@ -301,7 +316,7 @@ def schedule_maintenance(
     click.echo(as_json(_on_node(node, zone, "schedule-maintenance", body)))
 
 
-@click.command()
+@click.command(cls=Shown, examples=("", "--skip 100"))
 @click.option(
     "--skip",
     type=click.IntRange(0),
@@ -315,7 +330,7 @@ def history(skip: int) -> None:
     click.echo(as_json(this_cloud().control("GET", f"history/{skip}")))
 
 
-@click.command()
+@click.command(cls=Shown, examples=("", "80"))
 @click.argument("milliseconds", type=click.FloatRange(0, 10_000), required=False)
 @reported
 def latency(milliseconds: float | None) -> None:
@@ -324,7 +339,7 @@ def latency(milliseconds: float | None) -> None:
     click.echo(as_json(this_cloud().control("POST" if body else "GET", "latency", body)))
 
 
-@click.command()
+@click.command(cls=Shown, examples=("", "--reset"))
 @click.option("--reset", is_flag=True, help="Reset the counts.")
 @reported
 def requests(reset: bool) -> None:
@@ -332,7 +347,7 @@ def requests(reset: bool) -> None:
     click.echo(as_json(this_cloud().control("DELETE" if reset else "GET", "requests")))
 
 
-@click.command()
+@click.command(cls=Shown, examples=("pair --worker 1",))
 @click.argument("node")
 @_zone
 @_worker

@@ -226,12 +226,13 @@ def down(cloud: Cloud, keep_image: bool, progress: Progress) -> bool:
     traces = layout.home.exists() or layout.run_dir.exists()
     if cloud.config is None and not traces:
         return False
+    progress("Stopping the API server")
     _stop_server(cloud)
     if traces or (cloud.config or {}).get("hosts") == "container":
         if os.geteuid() != 0:
             raise CloudError("the cloud has machines, so removing it needs root: use sudo")
-        progress("Removing the machines and their network")
-        ContainerMachines(cloud.state_dir).destroy()
+        ContainerMachines(cloud.state_dir).destroy(progress)
+        progress("Keeping the base image" if keep_image else "Removing the base image if unused")
         image.release(layout.cloud_id, keep_image)
     shutil.rmtree(cloud.state_dir, ignore_errors=True)
     return True

@@ -9,13 +9,14 @@ import click
 
 from .controls import on_one, reported, this_cloud
 from .lifecycle import as_json
+from .shown import Shown
 
 _zone = click.option("--zone", metavar="ZONE", help="Needed if two zones have one of this name.")
 _place = click.option("--zone", metavar="ZONE", required=True, help="Its zone.")
 _on_queued = functools.partial(on_one, "queued_resource")
 
 
-@click.command()
+@click.command(cls=Shown, examples=("sweep", "sweep --by-user"))
 @click.argument("queued_resource")
 @_zone
 @click.option("--by-user", is_flag=True, help="As if the user had done it, not the service.")
@@ -31,7 +32,7 @@ def queue() -> None:
     """Control queued resources."""
 
 
-@queue.command()
+@queue.command(cls=Shown, examples=("sweep", "sweep --status QUOTA_EXCEEDED"))
 @click.argument("queued_resource")
 @_zone
 @click.option(
@@ -48,7 +49,7 @@ def fail(queued_resource: str, zone: str | None, status: str, message: str | Non
     _on_queued(queued_resource, zone, "fail", {"status": status, "message": message or ""})
 
 
-@queue.command()
+@queue.command(cls=Shown, examples=("sweep",))
 @click.argument("queued_resource")
 @_zone
 @reported
@@ -57,7 +58,7 @@ def hold(queued_resource: str, zone: str | None) -> None:
     _on_queued(queued_resource, zone, "hold", {})
 
 
-@queue.command()
+@queue.command(cls=Shown, examples=("sweep",))
 @click.argument("queued_resource")
 @_zone
 @reported
@@ -71,7 +72,7 @@ def reservation() -> None:
     """Reserve capacity for queued resources."""
 
 
-@reservation.command("add")
+@reservation.command("add", cls=Shown, examples=("lab --zone us-central2-b --chips 8",))
 @click.argument("name")
 @_place
 @click.option(
@@ -91,14 +92,14 @@ def reservation_add(name: str, zone: str, chips: int, accelerator_type: str) -> 
     this_cloud().control("POST", "reservations", body)
 
 
-@reservation.command("list")
+@reservation.command("list", cls=Shown, examples=("",))
 @reported
 def reservation_list() -> None:
     """Print the reservations, as JSON."""
     click.echo(as_json(this_cloud().control("GET", "reservations")))
 
 
-@reservation.command("remove")
+@reservation.command("remove", cls=Shown, examples=("lab --zone us-central2-b",))
 @click.argument("name")
 @_place
 @reported

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from typing import Literal, Protocol
@@ -116,8 +117,11 @@ class MachineBackend(Protocol):
     def close(self) -> None:
         """Release the machines when the server stops; they keep running."""
 
-    def destroy(self) -> None:
-        """Remove every machine and everything created for them."""
+    def destroy(self, progress: Callable[[str], None]) -> None:
+        """Remove every machine and everything created for them; report each step that takes long.
+
+        `progress` gets a line of text.
+        """
 
 
 class AddressPool:

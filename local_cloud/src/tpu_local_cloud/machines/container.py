@@ -96,8 +96,9 @@ class ContainerMachines:
     def close(self) -> None:
         """Leave the machines to the keeper."""
 
-    def destroy(self) -> None:
+    def destroy(self, progress: Progress) -> None:
         """Remove the machines, their network and the keeper; the image is `image.release`'s."""
+        progress("Ending the machines")
         host = read_json(self._layout.host_file)
         # Without this file the keeper ends by itself, even if it misses the signal.
         self._layout.host_file.unlink(missing_ok=True)
@@ -113,6 +114,7 @@ class ContainerMachines:
             self._engine.discard("--all", timeout=600)
         else:
             self._kill_abandoned(wiring)
+        progress("Removing their network, disks and files")
         wiring.down()
         self._disks.destroy()
         self._engine.remove()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .base import SHUTDOWN_LIMIT, AddressPool, MachineError, MachineSpec, PowerStatus
 
 
@@ -84,6 +86,6 @@ class NoMachines:
     def close(self) -> None:
         """There is nothing to release."""
 
-    def destroy(self) -> None:
+    def destroy(self, progress: Callable[[str], None]) -> None:
         """Forget every machine."""
         self._power.clear()

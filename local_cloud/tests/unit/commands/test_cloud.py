@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -157,3 +158,32 @@ def test_only_a_process_that_serves_this_cloud_is_its_server(tmp_path: Path) -> 
     assert cloud.server_pid() is None
     (tmp_path / "server.pid").write_text("1\n")
     assert cloud.server_pid() is None
+
+
+def test_down_shows_each_step_before_it_is_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It takes up to a minute: podman waits for machines, and an image is a gigabyte of files."""
+    done: list[str] = []
+
+    class Machines:
+        def __init__(self, state_dir: Path) -> None:
+            assert state_dir == tmp_path / "cloud"
+
+        def destroy(self, progress: Callable[[str], None]) -> None:
+            assert shown == ["Stopping the API server"]
+            progress("Ending the machines")
+
+    def release(_user: str, keep: bool) -> None:
+        done.append(f"{shown[-1]}: {keep}")
+
+    shown: list[str] = []
+    monkeypatch.setattr(lifecycle, "ContainerMachines", Machines)
+    monkeypatch.setattr(lifecycle.image, "release", release)
+    monkeypatch.setattr(lifecycle.os, "geteuid", lambda: 0)
+    for keep in (False, True):
+        shown.clear()
+        (tmp_path / "cloud").mkdir()
+        (tmp_path / "cloud" / "config.json").write_text(json.dumps({"hosts": "container"}))
+        assert lifecycle.down(Cloud(tmp_path / "cloud"), keep, shown.append)
+    assert done == ["Removing the base image if unused: False", "Keeping the base image: True"]

@@ -41,6 +41,7 @@ def main(argv: list[str], program: installed.Stamp = ()) -> int:
 
 def _look_after(definition: Path, argv: list[str], program: installed.Stamp) -> int:
     agent = Agent(definition)
+    installed.keep_compiled()
     while agent.run():
         if installed.stamp() == program:
             agent = agent.successor()

@@ -105,14 +105,24 @@ class Guard:
 
     def _run(self, child: int) -> None:
         begun = processes.start_time(child)
+        time.sleep(self._every)
+        self.follow(child, begun)
+
+    def follow(self, child: int, begun: int | None) -> None:
+        """Look every few seconds, first at once, and end the program when it is shut out.
+
+        `begun` is the clock tick at which it began.
+        """
         told = 0.0
-        while not self.shut_out:
-            time.sleep(self._every)
+        while True:
             self.shut_out = self._look()
+            if self.shut_out:
+                break
             now = time.monotonic()
-            if not self.shut_out and now - told >= self._folder_every:
+            if now - told >= self._folder_every:
                 self._tell()
                 told = now
+            time.sleep(self._every)
         # No grace: what it would save now is what it must not.
         while begun is not None and processes.start_time(child) == begun:
             processes.send(

@@ -21,6 +21,17 @@ def stamp(folder: Path = FILES) -> Stamp:
     return tuple(found)
 
 
+def keep_compiled(folder: Path = FILES) -> None:
+    """Keep the compiled form of all files, as far as they were not compiled before.
+
+    A helper has the rights of a user, who can keep none there: it would compile them each time.
+    """
+    import compileall
+
+    if not sys.dont_write_bytecode:
+        compileall.compile_dir(str(folder / "run_agent"), quiet=2)
+
+
 def command(*words: str) -> list[str]:
     """Return how to start a helper; the standard library is enough for it."""
     return [sys.executable, "-I", "-S", str(FILES / "tpu_fleet_run.py"), *words]

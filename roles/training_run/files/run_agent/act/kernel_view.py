@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from ..decide import bounds, syscalls
 from ..decide.values import one_line
-from .processes import PROC
+from . import processes
 
+PROC = Path(processes.PROC)
 _MACHINE = platform.machine()
 _MOST_MAPS = 8 * 1024 * 1024
 

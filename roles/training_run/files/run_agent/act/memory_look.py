@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..decide.values import one_line
-from .processes import PROC
+from .kernel_view import PROC
 
 _KILLED = re.compile(r"Killed process (\d+) \(([^)]{1,40})\).*? UID:(\d+)")
 _MOST_RECORDS = 20_000

@@ -1,58 +1,75 @@
-"""What /proc says about processes, and signals to them."""
+"""What /proc says about processes, and signals to them.
+
+The program's parent, for which each start waits, needs it: so it imports little.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
 
-PROC = Path("/proc")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from typing import Any
+
+PROC = "/proc"
+_MOST_TEXT = 64 * 1024
 _MOST_ENVIRON = 6 * 1024 * 1024  # the kernel gives no program more
 _MOST_COMMAND = 64 * 1024
 
 
-def boot_id(proc: Path = PROC) -> str:
+def boot_id(proc: Path | str = PROC) -> str:
     """Return the identity of this boot."""
-    return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    with open(f"{proc}/sys/kernel/random/boot_id", encoding="ascii") as stream:
+        return stream.read().strip()
 
 
-def _stat(pid: int, proc: Path) -> tuple[str, int, int] | None:
+def _read(pid: int, name: str, proc: Path | str, most: int = _MOST_TEXT) -> bytes:
+    """Return the beginning of a file of a process; raises OSError."""
+    with open(f"{proc}/{pid}/{name}", "rb", buffering=0) as stream:
+        parts = []
+        while most > 0 and (part := stream.read(most)):
+            parts.append(part)
+            most -= len(part)
+    return b"".join(parts)
+
+
+def _stat(pid: int, proc: Path | str) -> tuple[str, int, int] | None:
     try:
-        text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        text = _read(pid, "stat", proc).decode("utf-8", "replace")
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything
     return fields[0], int(fields[1]), int(fields[19])
 
 
-def start_time(pid: int, proc: Path = PROC) -> int | None:
+def start_time(pid: int, proc: Path | str = PROC) -> int | None:
     """Return the clock tick at which a living process began; with the pid it names it for good."""
     found = _stat(pid, proc)
     return None if found is None or found[0] in "ZX" else found[2]
 
 
-def belongs_to(pid: int, uid: int | None, proc: Path = PROC) -> bool:
+def belongs_to(pid: int, uid: int | None, proc: Path | str = PROC) -> bool:
     """Return whether a process is only this user's: by all of its four user ids."""
     return _status(pid, "Uid:", proc) == [str(uid)] * 4
 
 
-def _status(pid: int, name: str, proc: Path) -> list[str]:
+def _status(pid: int, name: str, proc: Path | str) -> list[str]:
     """Return the words of one line of a process's status; none when it is gone."""
     try:
-        text = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+        text = _read(pid, "status", proc).decode("utf-8", "replace")
     except OSError:
         return []
     return next((line.split()[1:] for line in text.splitlines() if line.startswith(name)), [])
 
 
-def _pids(proc: Path) -> list[int]:
-    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+def _pids(proc: Path | str) -> list[int]:
+    return [int(name) for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208 - see the top
 
 
-def descendants(root: int, proc: Path = PROC) -> set[int]:
+def descendants(root: int, proc: Path | str = PROC) -> set[int]:
     """Return all living processes below one."""
     children: dict[int, list[int]] = {}
     for pid in _pids(proc):
@@ -69,56 +86,56 @@ def descendants(root: int, proc: Path = PROC) -> set[int]:
     return result
 
 
-def marked(variables: dict[str, str], uid: int | None, proc: Path = PROC) -> set[int]:
+def marked(variables: dict[str, str], uid: int | None, proc: Path | str = PROC) -> set[int]:
     """Return the processes of a user that were given all these variables at their start."""
     wanted = {f"{name}={value}".encode() for name, value in variables.items()}
     return _given("environ", wanted, _MOST_ENVIRON, uid, proc)
 
 
-def with_argument(argument: str, uid: int | None, proc: Path = PROC) -> set[int]:
+def with_argument(argument: str, uid: int | None, proc: Path | str = PROC) -> set[int]:
     """Return the processes of a user that were started with an argument."""
     return _given("cmdline", {argument.encode()}, _MOST_COMMAND, uid, proc)
 
 
-def _given(name: str, wanted: set[bytes], most: int, uid: int | None, proc: Path) -> set[int]:
+def _given(name: str, wanted: set[bytes], most: int, uid: int | None, proc: Path | str) -> set[int]:
     """Return the processes of a user whose file of this name lists all that is wanted."""
     result: set[int] = set()
     for pid in _pids(proc):
-        with contextlib.suppress(OSError):
-            if not belongs_to(pid, uid, proc):
-                continue
-            with (proc / str(pid) / name).open("rb") as stream:
-                given = stream.read(most).split(b"\0")
-            if wanted <= set(given):
-                result.add(pid)
+        if not belongs_to(pid, uid, proc):
+            continue
+        try:
+            given = _read(pid, name, proc, most).split(b"\0")
+        except OSError:
+            continue
+        if wanted <= set(given):
+            result.add(pid)
     return result
 
 
-def catches(pid: int, number: int, proc: Path = PROC) -> bool:
+def catches(pid: int, number: int, proc: Path | str = PROC) -> bool:
     """Say whether a process has a handler for a signal."""
     handlers = _status(pid, "SigCgt:", proc)
     return bool(handlers) and bool(int(handlers[0], 16) >> (number - 1) & 1)
 
 
-def program(pid: int, proc: Path = PROC) -> str:
+def program(pid: int, proc: Path | str = PROC) -> str:
     """Return the name of a process's program; empty if it has ended."""
     try:
-        found = os.readlink(str(proc / str(pid) / "exe"))  # noqa: PTH115 - as in chip_holders.py
+        found = os.readlink(f"{proc}/{pid}/exe")  # noqa: PTH115 - see the top
     except OSError:
         return ""
-    return Path(found).name
+    return found.rpartition("/")[2]
 
 
-def is_python(pid: int, proc: Path = PROC) -> bool:
+def is_python(pid: int, proc: Path | str = PROC) -> bool:
     """Say whether a process is a Python interpreter."""
     return program(pid, proc).startswith("python")
 
 
-def command_line(pid: int, proc: Path = PROC) -> str:
+def command_line(pid: int, proc: Path | str = PROC) -> str:
     """Return a process's arguments, for people."""
     try:
-        with (proc / str(pid) / "cmdline").open("rb") as stream:
-            words = stream.read(_MOST_COMMAND).split(b"\0")
+        words = _read(pid, "cmdline", proc, _MOST_COMMAND).split(b"\0")
     except OSError:
         return "(gone)"
     return b" ".join(words).decode("utf-8", "replace").strip()[:300]

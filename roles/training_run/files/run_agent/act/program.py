@@ -1,7 +1,7 @@
 """The program's parent inside tmux: runs it, clears up behind it, and writes down how it ended.
 
 It runs as the run's user and outlives the agent, so that an agent which comes back finds either
-the program or its result.
+the program or its result. Each start waits for it: so it imports little before the program runs.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import contextlib
 import ctypes
 import json
 import os
-import shlex
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
 
-from . import processes, store
+from . import processes
 from .unguarded import LATE_SECONDS, NotNamed, Unguarded
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
     from .bucket_guard import BucketGuard
     from .guard import Guard
+    from .quick_guard import QuickGuard
 
 _SET_CHILD_SUBREAPER = 36
 _CLEAN_UP_SECONDS = 2.0
@@ -33,8 +33,9 @@ _LOG_SECONDS = 15.0  # on a host that is very busy; otherwise it is a moment
 
 def main(words: list[str]) -> int:
     """Run what a launch file says, to its end."""
-    order = json.loads(Path(words[0]).read_text(encoding="utf-8"))
-    folder = Path(order["folder"])
+    with open(words[0], encoding="utf-8") as stream:
+        order = json.load(stream)
+    folder = order["folder"]
     # Handlers, not SIG_IGN: exec gives the program the default actions back.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
         signal.signal(number, _pass_over)
@@ -52,13 +53,13 @@ def main(words: list[str]) -> int:
     checkpoints = order["env"].get("TPU_FLEET_CHECKPOINT_DIR", "")
     if checkpoints.startswith("/"):
         with contextlib.suppress(OSError):  # the program's own error is better
-            Path(checkpoints).mkdir(parents=True, exist_ok=True)
+            os.makedirs(checkpoints, exist_ok=True)  # noqa: PTH103 - without pathlib
     try:
         shut_out = guard.claim()
     except NotNamed as error:
         _say(f"not started: {error}")
         result.update(exit_code=None, signal=None, end=time.time(), not_started=str(error))
-        store.write(folder / "result.json", result)
+        _write(f"{folder}/result.json", result)
         return 1
     if time.monotonic() - begun > LATE_SECONDS:
         # The agent has given this start up by now: what began late would run unseen.
@@ -67,31 +68,27 @@ def main(words: list[str]) -> int:
     if shut_out:
         _say(f"not started: {shut_out}")
         result.update(exit_code=None, signal=None, end=time.time(), fenced=shut_out)
-        store.write(folder / "result.json", result)
+        _write(f"{folder}/result.json", result)
         return 1
     try:
-        child = subprocess.Popen(
-            ["/bin/bash", "-c", order["command"]],
-            cwd=order["workdir"],
-            env=dict(terminal, **order["env"]),
-        )
+        child = _begin(order["command"], order["workdir"], dict(terminal, **order["env"]))
     except OSError as error:
         _say(f"cannot start: {error}")
         result.update(exit_code=127, signal=None, end=time.time())
-        store.write(folder / "result.json", result)
+        _write(f"{folder}/result.json", result)
         return 127
     terminal_watch.write(
         {
             "attempt": order["attempt"],
-            "pid": child.pid,
-            "pid_started": processes.start_time(child.pid),
+            "pid": child,
+            "pid_started": processes.start_time(child),
             "parent": os.getpid(),
             "parent_started": processes.start_time(os.getpid()),
             "start": time.time(),
         }
     )
-    guard.watch(child.pid)
-    code = _wait_for(child.pid)
+    guard.watch(child)
+    code = _wait_for(child)
     result.update(
         exit_code=code if code >= 0 else None, signal=-code if code < 0 else None, end=time.time()
     )
@@ -105,16 +102,42 @@ def main(words: list[str]) -> int:
     last = f"attempt {order['attempt']} ended with {how}"
     _say(last)
     if not terminal_watch.gone:  # otherwise no process takes them there
-        _wait_for_the_log(Path(order["log"]), folder / "log.json", last)
-    store.write(folder / "result.json", result)
+        _wait_for_the_log(order["log"], f"{folder}/log.json", last)
+    _write(f"{folder}/result.json", result)
     return 0
 
 
-def _guard_of(order: dict[str, Any]) -> Guard | BucketGuard | Unguarded:
+def _begin(command: str, workdir: str, env: dict[str, str]) -> int:
+    """Start the program; return its number. Raises OSError."""
+    os.chdir(workdir)
+    try:
+        words = ["/bin/bash", "-c", command]
+        # Python ignores them, which the program would inherit.
+        return os.posix_spawn(words[0], words, env, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
+    finally:
+        os.chdir("/")
+
+
+def _write(path: str, record: dict[str, Any]) -> None:
+    """Replace a record in one step; it is in memory, so nothing has to reach a disk."""
+    new = f"{path}.{os.getpid()}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)  # noqa: PTH108 - without pathlib
+    # The handler of a signal may write the same record meanwhile: then one of both fails.
+    with open(new, "x", encoding="utf-8") as stream:
+        json.dump(record, stream)
+    os.replace(new, path)  # noqa: PTH105 - without pathlib
+
+
+def _guard_of(order: dict[str, Any]) -> Guard | BucketGuard | QuickGuard | Unguarded:
     if not order.get("fence"):
         return Unguarded()
-    # What each of them imports takes a third of this process's time to start, HTTP and TLS more.
+    # What they import takes half of this process's time to start, HTTP and TLS more.
     if "object" not in order["fence"]:
+        if not order["fence"]["write"]:
+            from .quick_guard import QuickGuard
+
+            return QuickGuard(order)
         from .guard import Guard
 
         return Guard(order)
@@ -129,9 +152,9 @@ class Terminal:
     The agent reads it in the program's record, and ends it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         self.gone = False
-        self._path = folder / "program.json"
+        self._path = f"{folder}/program.json"
         self._record: dict[str, Any] = {}
 
     def look(self, _number: int, _frame: FrameType | None) -> None:
@@ -147,7 +170,7 @@ class Terminal:
         while True:
             gone = self.gone
             with contextlib.suppress(OSError):
-                store.write(self._path, {**record, "adrift": gone})
+                _write(self._path, {**record, "adrift": gone})
             if gone == self.gone:  # the signal may come in between
                 return
 
@@ -165,11 +188,14 @@ def _say(text: str) -> None:
 def _log_for_an_earlier_agent(command: list[str] | None) -> None:
     """Begin the log if the agent is of a version that leaves this to us, and not reloaded yet."""
     if command:
+        import shlex
+        import subprocess
+
         line = f"exec {shlex.join(command)}"
         subprocess.run(["tmux", "pipe-pane", "-t", os.environ["TMUX_PANE"], line], check=False)
 
 
-def _wait_for_the_log(path: Path, health: Path, last: str) -> None:
+def _wait_for_the_log(path: str, health: str, last: str) -> None:
     """Let tmux take the last lines to the log: then the pane may go, and the agent look at them.
 
     A disk that is full takes none.

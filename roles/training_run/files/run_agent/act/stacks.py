@@ -120,7 +120,7 @@ def _by_itself(config: Config, hand: Hand, pid: int, deadline: float) -> Said:
     return _read(pid, text) if text else Said(why_not="it did not answer the signal")
 
 
-def _has_open(pid: int, path: Path, proc: Path = processes.PROC) -> bool:
+def _has_open(pid: int, path: Path, proc: Path = kernel_view.PROC) -> bool:
     """Return whether the process still has the file open, and no other in its place."""
     for number in range(3, _FIRST_FILES):
         with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
 """Files in folders of the run's user: opened without being led elsewhere, or held up, by a link.
 
 All of it runs with the user's rights: in the hand, in the program's parent, in the log's writer.
+The parent needs little of it, and each start waits for the parent: so it imports little.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 from ..decide.values import json_object
-from . import as_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import Any
 
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST = 65536
 
 
 @contextlib.contextmanager
-def opened(path: Path, flags: int) -> Iterator[int]:
+def opened(path: Path | str, flags: int) -> Iterator[int]:
     """Open a plain file that has no other name; raises OSError for anything else."""
     descriptor = os.open(str(path), flags | _PLAIN, 0o644)
     try:
@@ -33,7 +36,7 @@ def opened(path: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read(path: Path, limit: int, start: int = 0) -> bytes:
+def read(path: Path | str, limit: int, start: int = 0) -> bytes:
     """Return at most so many bytes; none when there is no such file."""
     try:
         with opened(path, os.O_RDONLY) as descriptor:
@@ -42,12 +45,12 @@ def read(path: Path, limit: int, start: int = 0) -> bytes:
         return b""
 
 
-def load(path: Path) -> dict[str, Any] | None:
+def load(path: Path | str) -> dict[str, Any] | None:
     """Return a small file's object; None when it is missing or broken."""
     return json_object(read(path, _MOST))
 
 
-def tail(path: Path, limit: int) -> bytes:
+def tail(path: Path | str, limit: int) -> bytes:
     """Return the end of a file."""
     try:
         with opened(path, os.O_RDONLY) as descriptor:
@@ -80,6 +83,9 @@ def glance(folder: Path, log: Path) -> dict[str, Any]:
 
 def create(path: Path, content: bytes) -> None:
     """Write a file in the place of an older one; raises OSError."""
+    # Not at the top, as the program's parent, for which a start waits, writes none.
+    from . import as_user
+
     as_user.write_plain(str(path), content)
 
 

@@ -54,6 +54,7 @@ HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 # person may wait for it; for so long after the gang has gone on. On a busy worker so many times as
 # long as the look itself takes, after the first moment, in which as long.
 _SOON = 0.03
+_SEEN = 0.1  # to the first sign of the program, which comes by itself
 _SOON_FOR = 5.0
 _SOON_TIMES = 4.0
 _FIRST_FOR = 1.0
@@ -221,13 +222,17 @@ class Agent:
         if news:
             self.gone_on = now
         order, own = self.order, self.config.definition
+        if self.signalled is not None and self.parents_end.of(self.memory.parent):
+            # The program's end ends the wait too.
+            return min(tick, max(_SOON, self.config.grace_seconds - (now - self.signalled)))
         between = order is None or order.definition != own or order.phase in (GATHERING, STOPPING)
         begins = self.memory.program == "running" and self.memory.parent is None
         since = now - self.gone_on
         if not (news or ((between or begins) and since < _SOON_FOR)):
             return tick
         times = _SOON_TIMES if since > _FIRST_FOR else 1.0
-        return min(tick, max(_SOON, times * spent))
+        least = _SOON if news or between else _SEEN
+        return min(tick, max(least, times * spent))
 
     def _wait(self, seconds: float) -> None:
         """Wait, but not after a signal or the end of the program, on which people wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import times
@@ -256,7 +256,7 @@ def remember(memory: Memory, order: Order | None, definition: str) -> Memory:
 def compose(config: Config, memory: Memory, **seen: Any) -> dict[str, Any]:
     """Return the status file's content; `seen` is what else the agent shows, by its names there."""
     return dict(
-        asdict(memory),
+        vars(memory),  # frozen, and so are its values by custom: no copy of each is needed
         **seen,
         run=config.run,
         loss_trouble=memory.loss_watch.get("trouble"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from run_agent.act.processes import End
-from run_agent.agent import _FIRST_FOR, _SOON, _SOON_FOR, _SOON_TIMES, Agent
+from run_agent.agent import _FIRST_FOR, _SEEN, _SOON, _SOON_FOR, _SOON_TIMES, Agent
 from run_agent.decide.gang_state import GATHERING, STOPPING
 from run_agent.decide.run_states import FAILED, RUNNING
 
@@ -20,7 +20,11 @@ TICK = 1.0
 def agent(phase: str | None, definition: str, gone_on: float, begins: bool = False) -> Any:
     order = SimpleNamespace(phase=phase, definition=definition) if phase else None
     return SimpleNamespace(
-        config=SimpleNamespace(timing=SimpleNamespace(tick=TICK), definition="own"),
+        config=SimpleNamespace(
+            timing=SimpleNamespace(tick=TICK), definition="own", grace_seconds=30.0
+        ),
+        signalled=None,
+        parents_end=SimpleNamespace(of=lambda parent: [parent] if parent else []),
         order=order,
         gone_on=time.monotonic() - gone_on,
         memory=SimpleNamespace(program="running", parent=None if begins else 2),
@@ -49,8 +53,20 @@ def test_it_looks_soon_while_its_gang_goes_on(
 
 
 def test_it_looks_soon_until_it_has_seen_the_program() -> None:
-    assert Agent._pause(agent(RUNNING, "own", 0.0, begins=True), False, 0.0) == _SOON
+    assert Agent._pause(agent(RUNNING, "own", 0.0, begins=True), False, 0.0) == _SEEN
     assert Agent._pause(agent(RUNNING, "own", _SOON_FOR, begins=True), False, 0.0) == TICK
+
+
+def test_while_its_program_ends_it_waits_for_that() -> None:
+    one = agent(STOPPING, "own", 0.0)
+    one.signalled = time.monotonic()
+    assert Agent._pause(one, True, 0.0) == TICK
+    one.config.grace_seconds = 0.5
+    assert 0.4 < Agent._pause(one, False, 0.0) <= 0.5
+    one.signalled -= 1.0
+    assert Agent._pause(one, False, 0.0) == _SOON
+    one.memory.parent = None  # or the kernel gives no handle of it
+    assert Agent._pause(one, False, 0.0) == _SOON
 
 
 def test_a_busy_worker_looks_less_often() -> None:

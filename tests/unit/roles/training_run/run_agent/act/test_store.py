@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from run_agent.act import (
@@ -20,6 +21,18 @@ def test_a_file_that_cannot_be_kept_is_kept_in_memory(tmp_path: Path) -> None:
     assert kept.error == ""
     assert store.read(kept.path) == {"attempt": 1, "serial": 2}
     assert not kept.spare.exists()
+
+
+def test_each_value_is_on_a_line_of_its_own() -> None:
+    data = {"state": "running", "a": [1, {"z": None, "state": "\n"}], "b": {"y": 1, "x": 0.5}}
+    lines = store.text_of(data).splitlines()
+    assert lines[1:-1] == [
+        '  "a": [1, {"state": "\\n", "z": null}],',
+        '  "b": {"x": 0.5, "y": 1},',
+        '  "state": "running"',
+    ]
+    assert json.loads(store.text_of(data)) == data
+    assert json.loads(store.text_of({})) == {}
 
 
 def test_nothing_new_is_not_written(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ _WORK: dict[str, Callable[..., Any]] = {
         [*folder_facts.package_folders(venv), *places]
     ),
     "empty": lambda path: user_files.empty(Path(path)),
+    "listens": user_files.listens,
     "look": _LOOKS.answer,
 }
 
@@ -207,6 +208,10 @@ class Hand:
     def empty(self, path: Path) -> None:
         """Take all out of a file, which stays the same file; raises OSError."""
         self._ask("empty", str(path))
+
+    def listens(self, path: Path) -> bool:
+        """Return whether a server of the user's may listen on a socket: false if there is none."""
+        return self._or_none("listens", str(path)) is not False
 
     def room(self, path: Path) -> dict[str, int] | None:
         """Return what is free, and how much there is, on the file system of a folder.

@@ -50,7 +50,9 @@ def uid_of(user: str) -> int | None:
 def check(config: Config, hand: Hand) -> None:
     """Raise CannotStart when something is in the way of a start."""
     _check_places(config, hand)
-    _refuse_theirs(config)
+    # A server ends with its last session, so nearly always there is none to be asked.
+    if hand.listens(_tmux_folder(config) / "default"):
+        _refuse_theirs(config)
 
 
 def _check_places(config: Config, hand: Hand) -> None:
@@ -92,11 +94,17 @@ def user_environment(user: str) -> dict[str, str]:
 def take_tmux_folder(config: Config) -> None:
     """Create the folder of tmux for the run's user, before another user does."""
     owner = account_of(config.user)
-    base = Path(os.environ.get("TMUX_TMPDIR", "/tmp"))  # noqa: S108 - tmux's own choice
+    folder = _tmux_folder(config)
     try:
-        shared_places.take_folder(base / f"tmux-{owner.pw_uid}", owner.pw_uid, owner.pw_gid)
+        shared_places.take_folder(folder, owner.pw_uid, owner.pw_gid)
     except OSError as error:
-        raise CannotStart(f"{base}/tmux-{owner.pw_uid} cannot be made: {error.strerror}") from None
+        raise CannotStart(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def _tmux_folder(config: Config) -> Path:
+    """Return the folder in which tmux has the sockets of the run's user."""
+    base = Path(os.environ.get("TMUX_TMPDIR", "/tmp"))  # noqa: S108 - tmux's own choice
+    return base / f"tmux-{account_of(config.user).pw_uid}"
 
 
 def _tmux(user: str, *arguments: str) -> as_user.Done:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST = 65536
+_CONNECTS_IN = 1.0  # seconds
 
 
 @contextlib.contextmanager
@@ -147,3 +148,18 @@ def remove(paths: Sequence[Path]) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder, if it is not there."""
     path.mkdir(parents=True, exist_ok=True)
+
+
+def listens(path: str) -> bool:
+    """Return whether a server may listen on a socket; false where it is certain that none does."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as trial:
+        trial.settimeout(_CONNECTS_IN)
+        try:
+            trial.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            return True  # it does not answer, or is none: who needs it gets to know why
+    return True

@@ -398,6 +398,13 @@ class Cloud(Ledger):
 
     # Time -------------------------------------------------------------------------------------
 
+    def is_due(self) -> bool:
+        """Return whether there is anything that `advance` would do now, without the lock."""
+        now = self.clock.now()
+        tasks = [*self.tasks.values()]
+        due = any(not task.started and task.due <= now for task in tasks)
+        return due or self.faults.has_ended(now) or self.has_published()
+
     def advance(self) -> None:
         """Run everything that is due, in order, with its consequences.
 

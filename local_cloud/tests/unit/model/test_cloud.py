@@ -68,6 +68,24 @@ def test_a_node_is_ready_when_its_time_has_come(cloud: Cloud) -> None:
     assert operation.response["name"] == f"projects/local-project/locations/{ZONE}/nodes/n1"
 
 
+def test_it_is_due_while_there_is_something_to_do(cloud: Cloud) -> None:
+    create(cloud)
+    assert not cloud.is_due()
+    cloud.clock.advance(LATER)
+    assert cloud.is_due()
+    cloud.advance()
+    assert not cloud.is_due()
+    cloud.publish(cloud.node(ZONE, "n1"), 0, "guest", "key", "value")
+    assert cloud.is_due()
+    cloud.advance()
+    cloud.faults.add(Fault(kind="stock_out", until=cloud.clock.now() + 1))
+    assert not cloud.is_due()
+    cloud.clock.advance(1)
+    assert cloud.is_due()
+    cloud.advance()
+    assert not cloud.is_due()
+
+
 @pytest.mark.parametrize(
     ("call", "between", "after"),
     [

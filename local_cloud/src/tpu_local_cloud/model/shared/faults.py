@@ -194,6 +194,10 @@ class Faults:
             self._faults = [f for f in self._faults if fault_id and f.id != fault_id]
             self._changed()
 
+    def has_ended(self, now: float) -> bool:
+        """Return whether there is one for `expire` to remove."""
+        return any(fault.until is not None and fault.until <= now for fault in self._faults)
+
     def expire(self, now: float) -> None:
         """Remove the faults that have ended, once they can no longer apply."""
         with self._lock:

@@ -256,6 +256,10 @@ class Ledger:
             node.guest[worker].setdefault(namespace, {})[key] = value
             self._published.add(node.key)
 
+    def has_published(self) -> bool:
+        """Return whether there is something for `save_published` to save."""
+        return bool(self._published)
+
     def save_published(self) -> None:
         """Save what machines published since the last call, because a thousand may publish at once.
 

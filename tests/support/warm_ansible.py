@@ -197,11 +197,14 @@ def _import_all() -> None:
 
 
 def _read_plugins() -> None:
-    """Read what each playbook reads of plugins: their code, and which settings they have."""
+    """Read what each playbook reads of plugins: their code, and which settings they have.
+
+    Those of variables are no part of it: Ansible takes them for read then, and uses none.
+    """
     from ansible import constants
     from ansible.plugins import loader
 
-    for kind in ("become", "callback", "connection", "shell", "vars"):
+    for kind in ("become", "callback", "connection", "shell"):
         list(getattr(loader, f"{kind}_loader").all(class_only=True))
     for name in constants.config.get_config_value("INVENTORY_ENABLED"):
         loader.inventory_loader.get(name)

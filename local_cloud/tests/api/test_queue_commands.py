@@ -74,6 +74,14 @@ def test_what_cannot_be_meant_is_said(cloud: Emulator) -> None:
     run("suspend", "q", "--zone", Emulator.zone)
     again = run("suspend", "q", "--zone", Emulator.zone, fails=True)
     assert "not supported while in state SUSPENDED" in again.output
+    for verb in ("hold", "grant"):
+        late = run("queue", verb, "q", "--zone", Emulator.zone, fails=True).output
+        assert f"{verb} is not supported while in state SUSPENDED" in late
+    fault = run("fault", "add", "unavailable", "--match", "zone=moon").output.strip()
+    unknown = run("fault", "clear", "beef", fails=True).output
+    assert unknown.startswith("Error: there is no fault beef; there is ")
+    assert fault in unknown
+    run("fault", "clear", fault)
     assert "NONSENSE" in run(
         "queue", "fail", "q", "--zone", "us-central1-a", "--status", "NONSENSE", fails=True
     ).output  # fmt: skip
@@ -90,3 +98,6 @@ def test_reservations(cloud: Emulator) -> None:
     ).output  # fmt: skip
     wrong = run("reservation", "add", "big", "--zone", "moon", "--chips", "1", fails=True)
     assert "zone 'moon' is none of" in wrong.output
+    place = ("--zone", Emulator.zone, "--chips", "1")
+    wrong = run("reservation", "add", "big", *place, "--type", "v44-16", fails=True)
+    assert "type 'v44-16' is no type such as v4-8, and none of the generations v2, " in wrong.output

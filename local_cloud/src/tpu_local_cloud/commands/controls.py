@@ -116,7 +116,12 @@ def fault_list() -> None:
 @reported
 def fault_clear(fault_id: str | None) -> None:
     """Switch one fault off, or all."""
-    this_cloud().control("DELETE", f"faults/{fault_id}" if fault_id else "faults")
+    target = this_cloud()
+    there = [each["id"] for each in target.control("GET", "faults")["faults"]]
+    if fault_id and fault_id not in there:
+        known = ", ".join(there) or "none at all"
+        raise CloudError(f"there is no fault {fault_id}; there is {known}")
+    target.control("DELETE", f"faults/{fault_id}" if fault_id else "faults")
 
 
 @click.command(cls=Shown, examples=("", "--speed 60", "--advance 3600"))

@@ -209,15 +209,21 @@ class Queue:
         if record.state not in _LIVING or record.fate:
             raise errors.wrong_state(verb, record.state)
 
+    def _refuse_unless_waiting(self, record: QueueRecord, verb: str) -> None:
+        if record.state not in ("CREATING", *WAITING):
+            raise errors.wrong_state(verb, record.state)
+
     def hold(self, zone: str, name: str) -> None:
         """Keep a queued resource waiting until it is granted."""
         record = self.get(zone, name)
+        self._refuse_unless_waiting(record, "hold")
         self._cloud.change_queued(record, held=True, granted=False)
 
     def grant(self, zone: str, name: str) -> None:
         """Give a waiting queued resource capacity immediately."""
         record = self.get(zone, name)
         with self._cloud.changing() as cloud:
+            self._refuse_unless_waiting(record, "grant")
             cloud.change_queued(record, held=False, granted=True)
             self.look()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import errors
 from ...errors import ApiError
-from ...tables._schema.accelerators import parse
+from ...tables._schema.accelerators import GENERATIONS, parse
 from ..shared import catalog
 from ..shared.clock import seconds_of
 from ..shared.ledger import Ledger
@@ -101,6 +101,12 @@ def declare(ledger: Ledger, asked: dict[str, Any]) -> ReservationRecord:
     reservation = ReservationRecord(**asked)
     if reservation.zone not in catalog.ZONES:
         raise ValueError(f"zone {reservation.zone!r} is none of {', '.join(catalog.ZONES)}")
+    wanted = reservation.accelerator_type
+    if wanted and wanted not in GENERATIONS and parse(wanted) is None:
+        raise ValueError(
+            f"type {wanted!r} is no type such as v4-8, and none of the generations "
+            f"{', '.join(GENERATIONS)}"
+        )
     if reservation.state not in STATES:
         raise ValueError(f"state {reservation.state!r} is none of {', '.join(STATES)}")
     if not isinstance(reservation.chips, int) or reservation.chips < 0:

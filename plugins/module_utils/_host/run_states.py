@@ -28,6 +28,9 @@ ENDED = (SUCCEEDED, FAILED)
 ENDED_OR_STOPPED = (*ENDED, STOPPED)
 """Nothing of the run is alive, and nothing starts it."""
 
+TOLD_TO_STOP = "told to stop"
+"""The beginning of the reason in the status of an agent that is being stopped."""
+
 REFUSED = "refused"
 """The state of a run whose status has an invalid value."""
 BAD_LOSS = "bad loss"

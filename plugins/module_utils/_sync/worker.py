@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import subprocess
 import tarfile
 import time
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from .._roles.code_checkout import act
 from .._roles.code_checkout.apply import Apply
 from .._roles.code_checkout.plan import Look
 from .._roles.training_run.definition_text import with_version
+from . import agents
 from .check import follows, problems, rebuilt, uses
 from .order import Order, has_any, state_hash
 
@@ -231,8 +231,7 @@ class Worker:
         able = [run for run in touched if self._is_enabled(run)]
         started = [run for run in able if not self.files.stopped_by(run)]
         restarted = [run for run in started if follows(self.definitions[run], self.tree.name)]
-        _systemctl("reload-or-restart", restarted)
-        _systemctl("reload", [run for run in started if run not in restarted])
+        agents.take_up(self.files, restarted, [run for run in started if run not in restarted])
 
     # Afterwards -----------------------------------------------------------------------------------
 
@@ -264,23 +263,6 @@ class Worker:
             lambda path: path in own or f"{path}/".startswith(below),
             stamp.part_of(self.place.watch, own, [self.tree.releases], [self.tree.record]),
         )
-
-
-def _systemctl(verb: str, runs: list[str]) -> None:
-    if not runs:
-        return
-    units = [f"tpu-fleet-run@{run}.service" for run in runs]
-    # No run_command, because this is no module.
-    done = subprocess.run(  # pylint: disable=ansible-bad-function
-        ["systemctl", verb, *units],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode:
-        raise OSError(f"systemctl {verb} {' '.join(units)}: {done.stderr.strip()}")
 
 
 def _age(path: Path) -> float:

@@ -32,11 +32,10 @@ from .decide.gang_state import (
     INFRASTRUCTURE_CAUSES,
     PORT_TAKEN,
     STOPPING,
-    TOLD_TO_STOP,
     Report,
 )
 from .decide.pace import Pace
-from .decide.run_states import ENDED, RUNNING
+from .decide.run_states import ENDED, RUNNING, TOLD_TO_STOP
 from .decide.run_times import counts_of
 from .decide.times import Seconds, heard
 from .talk import keys, systemd

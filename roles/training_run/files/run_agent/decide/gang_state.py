@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .run_states import FAILED, RUNNING, SUCCEEDED
+from .run_states import FAILED, RUNNING, SUCCEEDED, TOLD_TO_STOP
 from .values import fields_of
 
 GATHERING, STOPPING = "gathering", "stopping"
 PHASES = (GATHERING, RUNNING, STOPPING, SUCCEEDED, FAILED)
-TOLD_TO_STOP, LEADER_LOST, REBOOTED = "told to stop", "lost the leader", "rebooted"
+LEADER_LOST, REBOOTED = "lost the leader", "rebooted"
 HUNG, FENCED, ADRIFT = "hung", "fenced", "lost its terminal"
 NOT_STARTED, PORT_TAKEN = "could not be started", "its port was taken"
 CHIPS = "its chips did not initialise"

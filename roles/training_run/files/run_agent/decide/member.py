@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .gang_state import ADRIFT, HUNG, LEADER_LOST, TOLD_TO_STOP
-from .run_states import ENDED, PENDING, RESTARTING, RUNNING, STOPPED
+from .gang_state import ADRIFT, HUNG, LEADER_LOST
+from .run_states import ENDED, PENDING, RESTARTING, RUNNING, STOPPED, TOLD_TO_STOP
 
 NOTHING, START, SIGNAL, KILL, EXIT = "nothing", "start", "signal", "kill", "exit"
 

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Apply roles on machines: the bundle, the wish of each machine, the talk with it, the report.
 
-May import: _roles, _ssh.
+May import: _core, _roles, _ssh.
 """

@@ -27,14 +27,16 @@ from ..module_utils._fleet.apis import apis_of
 from ..module_utils._fleet.apply import FleetApplier, Pace, Result
 from ..module_utils._fleet.awaited import awaited_of
 from ..module_utils._fleet.forecast import forecast
-from ..module_utils._fleet.plan_terms import Action, Status, unasked
+from ..module_utils._fleet.plan_terms import READY, Action, Status, unasked
 from ..module_utils._fleet.report import answer, is_settled, plan_lines, warnings_of
 from ..module_utils._fleet.resting import Rest, RestBook, book_of
 from ..module_utils._fleet.spend import budget_of
 from ..module_utils._fleet_file.declared import Fleet
 from ..module_utils._fleet_file.fleet import check_planned
 from ..module_utils._fleet_file.prices import parse_prices
+from ..module_utils._tpu.names import FROM_CACHE, GROUP_USABLE
 from ..module_utils._tpu.queued_spec import seconds_of
+from ..module_utils._tpu.workers import are_as_listed
 from ..plugin_utils._core import progress
 from ..plugin_utils._core.refused import once
 from ..plugin_utils._core.stoppable import stoppable
@@ -76,6 +78,7 @@ class ActionModule(ActionBase):
             progress.note("declared", runs=self._declared_runs(task_vars or {}))
         try:
             result.update(self._carry_out(params, warnings))
+            result["as_listed"] = is_as_listed(result, task_vars or {})
         except TpuError as error:
             result.update({"failed": True, **failure(error)})
         return {**result, "warnings": warnings}
@@ -116,11 +119,16 @@ class ActionModule(ActionBase):
         if missing:
             raise AnsibleActionFail(missing)
         work = _Work(params, warnings, bool(self._task.check_mode))
-        result = work.foreseen() if self._task.check_mode else work.settled() or work.applied()
+        settled = None if self._task.check_mode else work.settled()
+        result = work.foreseen() if self._task.check_mode else settled or work.applied()
         warnings += warnings_of(result.plan)
         if not self._task.check_mode or not work.takes_down:
             work.require(result)
-        return {**answer(result.plan, result.actions), "awaited": sorted(work.awaited.names)}
+        return {
+            **answer(result.plan, result.actions),
+            "awaited": sorted(work.awaited.names),
+            "settled": settled is not None,
+        }
 
 
 class _Work:
@@ -247,6 +255,19 @@ class _Work:
 
     def _now(self) -> float:
         return self._client.transport.server_time().timestamp()
+
+
+def is_as_listed(result: Mapping[str, Any], variables: Mapping[str, Any]) -> bool:
+    """Return whether the inventory, as it was read, has all workers as they are now.
+
+    One from a cache may have host keys of a machine that was created again.
+    """
+    if not result["settled"] or variables.get(FROM_CACHE):
+        return False
+    raw = variables["hostvars"].raw_get
+    listed = {host: raw(host) for host in variables["groups"].get(GROUP_USABLE, ())}
+    ready = [one["tpu_vm"] for one in result["slices"] if one["phase"] == READY]
+    return are_as_listed(ready, listed)
 
 
 def _absent(missing: Sequence[Status], result: Result) -> str:

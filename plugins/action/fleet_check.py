@@ -45,4 +45,5 @@ class ActionModule(Declared):
             raise Refused(checked.refusal)
         for notice in checked.notices:
             display.warning(notice)
-        return {"changed": False, "digest": checked.digest, "at": time.time()}
+        told = {"digest": checked.digest, "in_buckets": checked.in_buckets}
+        return {"changed": False, **told, "at": time.time()}

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
+
+from ansible.utils.display import Display
 
 from ..filter.machines import machines
 from ..module_utils._ansible.options import spec_of
@@ -14,6 +17,7 @@ from ..module_utils._tpu.names import GROUP_USABLE
 from ..modules.onboarding import DOCUMENTATION, write
 from ..plugin_utils._fleet.declared import Declared
 
+display = Display()
 FINDER = Path(__file__).resolve().parents[2] / "playbooks/templates/onboarding/find"
 KINDS = {
     "runs": "fleet_runs",
@@ -50,4 +54,14 @@ class ActionModule(Declared):
         if self._connection.transport != "local" or self._play_context.become:
             return super().act()
         _found, arguments = self.validate_argument_spec(spec_of(DOCUMENTATION))
-        return write(arguments, self._task.check_mode)
+        result = write(arguments, self._task.check_mode)
+        for line in self._how_to_log_in(result["folders"]):
+            display.display(f"  {line}")
+        return result
+
+    def _how_to_log_in(self, folders: dict[str, str]) -> list[str]:
+        """Return what the person at this computer does next; a task of its own takes longer."""
+        host = next(iter(self.vars["groups"].get(GROUP_USABLE, [])), "HOST")
+        config = f"{self.said('state_dir').get('state_dir')}/ssh_config"
+        handed = [f"folder to hand over to {name}: {path}" for name, path in folders.items()]
+        return [f"log in: {shlex.join(['ssh', '-F', config, host])}", *handed]

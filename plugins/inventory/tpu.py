@@ -213,6 +213,7 @@ from ..module_utils._inventory.connections import control_directory
 from ..module_utils._inventory.fetch import Host, Query, attribute_errors, fetch, hosts_of
 from ..module_utils._tpu.client import Client
 from ..module_utils._tpu.names import (
+    FROM_CACHE,
     GROUP_LEADERS,
     GROUP_UNAVAILABLE,
     GROUP_UNFINISHED,
@@ -257,6 +258,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "tpu.fleet.tpu"
 
     inventory: InventoryData
+    _from_cache = False
 
     def verify_file(self, path: str) -> bool:
         """Take only files that are meant for this plugin."""
@@ -342,7 +344,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             except KeyError:
                 cached = {}
             if cached.get("query") == query.to_dict():
+                self._from_cache = True
                 return dict(cached)
+        self._from_cache = False
         data = fetch(query, self._client)
         if use_cache:
             self._cache[key] = data
@@ -429,6 +433,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             told["fleet_api_endpoint"] = query.endpoint
         if query.owner:
             told["fleet_owner"] = query.owner
+        if self._from_cache:
+            told[FROM_CACHE] = True
         for name, value in told.items():
             self.inventory.set_variable("all", name, value)
         self.inventory.add_group(GROUP_USABLE)

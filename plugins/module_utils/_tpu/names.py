@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of groups of workers, and the order of names. No I/O."""
+"""Names of groups and variables of workers, and the order of names. No I/O."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ GROUP_UNAVAILABLE = "tpu_unavailable"
 GROUP_LEADERS = "tpu_leaders"
 # Empty in the inventory: apply_roles.yml fills it, and its second play uses it.
 GROUP_UNFINISHED = "tpu_unfinished"
+# A variable of all hosts whose listing comes from a cache.
+FROM_CACHE = "tpu_vm_from_cache"
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:

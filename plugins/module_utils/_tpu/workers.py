@@ -157,6 +157,27 @@ def node_facts(node: Node) -> dict[str, Any]:
     return {**slice_facts(node), "workers": workers}
 
 
+def are_as_listed(
+    nodes: Iterable[Mapping[str, Any]], listed: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    """Return whether the workers of nodes, as `node_facts` has them, are just those of a listing.
+
+    `listed` has the variables of each host that can be used. One that differs in anything was
+    changed, or created again, since it was listed.
+    """
+    wanted = {
+        worker["host"]: {**node, **worker, "worker_index": worker["index"]}
+        for node in nodes
+        for worker in node["workers"]
+    }
+    return wanted.keys() == listed.keys() and all(
+        listed[host].get(PREFIX + name) == value
+        for host, facts in wanted.items()
+        for name, value in facts.items()
+        if name not in ("workers", "host", "index", "instance")
+    )
+
+
 def unavailable_reason(node: Node) -> str | None:
     """Return why no worker of a node can be used, or None if they can."""
     if node.state != "READY":

@@ -15,6 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
+from ...module_utils._fleet_file.bucket_places import bucket_places
 from ...module_utils._fleet_file.check import check_fleet_file, check_variable_names, role_keys
 from ...module_utils._fleet_file.fleet import VARIABLES
 from ...module_utils._fleet_file.notices import notices
@@ -46,6 +47,8 @@ class Checked:
     notices: tuple[str, ...] = ()
     digest: str = ""
     """Identifies everything that the check depends on."""
+    in_buckets: bool = False
+    """Whether anything is in a bucket, of which the place has to be checked."""
 
     @property
     def refusal(self) -> str:
@@ -88,13 +91,13 @@ def check_variables(
     ]
     digest = _digest(ours, data)
     if digest == known and not problems and not misspelt:
-        return Checked(digest=digest)
+        return Checked(digest=digest, in_buckets=bool(bucket_places(data)))
     problems += check_fleet_file(data, roles, unreadable)
     problems += misspelt
     if problems:
         return Checked(tuple(problems))
     found = notices(data, datetime.now(timezone.utc))
-    return Checked(notices=tuple(map(str, found)), digest=digest)
+    return Checked((), tuple(map(str, found)), digest, bool(bucket_places(data)))
 
 
 def _read(

@@ -156,3 +156,34 @@ def test_a_plan_starts_no_run_that_is_kept_stopped(tmp_path: Path) -> None:
     assert action._declared_runs(variables) == {"solo": ["digits", "words"], "pair": ["words"]}
     (tmp_path / FILE).write_text(json.dumps({"solo": {"words": "eve@x"}}))
     assert action._declared_runs(variables) == {"solo": ["digits"], "pair": ["words"]}
+
+
+class HostVars(dict[str, Any]):
+    """The variables of hosts, as a task has them."""
+
+    def raw_get(self, host: str) -> Any:
+        return self[host]
+
+
+SEEN = {"name": "solo", "uid": "4711", "workers": [{"host": "solo", "index": 0}]}
+HOST = {"tpu_vm_name": "solo", "tpu_vm_uid": "4711", "tpu_vm_worker_index": 0}
+AS_IT_WAS = {"settled": True, "slices": [{"phase": "ready", "tpu_vm": SEEN}]}
+
+
+@pytest.mark.parametrize(
+    ("result", "more", "same"),
+    [
+        (AS_IT_WAS, {}, True),
+        # Whoever waits or changes something reads the inventory again.
+        ({**AS_IT_WAS, "settled": False}, {}, False),
+        (AS_IT_WAS, {"tpu_vm_from_cache": True}, False),
+        (AS_IT_WAS, {"groups": {"tpu": []}}, False),
+        ({**AS_IT_WAS, "slices": [{"phase": "ended", "tpu_vm": SEEN}]}, {}, False),
+        ({**AS_IT_WAS, "slices": [{"phase": "ended", "tpu_vm": {}}]}, {"groups": {}}, True),
+    ],
+)
+def test_the_inventory_is_as_it_was_where_nothing_was_done_and_all_is_the_same(
+    result: dict[str, Any], more: dict[str, Any], same: bool
+) -> None:
+    variables = {"groups": {"tpu": ["solo"]}, "hostvars": HostVars(solo=HOST), **more}
+    assert fleet.is_as_listed(result, variables) is same

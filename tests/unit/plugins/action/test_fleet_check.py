@@ -77,6 +77,17 @@ def test_what_was_right_and_is_the_same_is_not_checked_again() -> None:
     assert run(first["digest"], **good, fleet_zone=nowhere)["failed"]
 
 
+def test_what_is_in_buckets_is_said_also_by_a_check_that_knows_the_file() -> None:
+    given: dict[str, Any] = {"fleet_slices": [SOLO], "fleet_allocations": "unrestricted"}
+    assert not run(**given)["in_buckets"]
+    board = {"name": "losses", "user": "alice", "port": 6006, "slices": ["solo"]}
+    board |= {"logs": {"all": "gs://lab/digits"}}
+    given |= {"fleet_users": [{"name": "alice", "uid": 2001}], "fleet_boards": [board]}
+    first = run(**given)
+    assert first["in_buckets"], first
+    assert run(first["digest"], **given)["in_buckets"]
+
+
 def test_a_wrong_file_is_never_a_known_one() -> None:
     assert "digest" not in run(fleet_slices=[SOLO, SOLO], fleet_allocations="unrestricted")
 

@@ -6,6 +6,7 @@ import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.model import Node
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import natural_key
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import (
+    are_as_listed,
     maintenance_text,
     node_facts,
     workers_of,
@@ -205,3 +206,30 @@ def test_what_is_the_same_for_all_workers_of_a_node_is_held_once() -> None:
 )
 def test_an_announced_maintenance_is_shown_with_its_minute(coming: Any, text: str) -> None:
     assert maintenance_text(coming) == text
+
+
+def listing(*nodes: Node) -> dict[str, dict[str, Any]]:
+    """Return the variables of usable hosts, as the inventory has them."""
+    return {worker.host: worker.variables for worker in workers_of(nodes) if worker.usable}
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        ([make_node("a", 2)], True),
+        ([make_node("a", 2, id="4712")], False),
+        ([make_node("a", 2, labels={"team": "vision"})], False),
+        ([make_node("a", 2, networkEndpoints=[{"ipAddress": "10.0.0.9"}] * 2)], False),
+        ([make_node("a", 1)], False),
+        ([make_node("a", 2), make_node("b")], False),
+        ([], False),
+    ],
+)
+def test_workers_are_as_listed_only_without_any_difference(now: list[Node], same: bool) -> None:
+    listed = listing(make_node("a", 2))
+    assert are_as_listed(map(node_facts, now), listed) is same
+
+
+def test_a_worker_that_cannot_be_used_is_not_as_listed() -> None:
+    node = make_node("a", 2, health="UNHEALTHY_TENSORFLOW")
+    assert not are_as_listed([node_facts(node)], listing(node))

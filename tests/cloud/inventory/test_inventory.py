@@ -188,7 +188,9 @@ def test_cached_is_what_fresh_was(cloud: Emulator, shell: Shell) -> None:
     cloud.fault("unavailable")
     cached = shell.listing(**cache)
     # By which playbooks know that it may not be as it is now.
-    said = [variables.pop("tpu_vm_from_cache") for variables in cached["_meta"]["hostvars"].values()]
+    said = [
+        variables.pop("tpu_vm_from_cache") for variables in cached["_meta"]["hostvars"].values()
+    ]
     assert said == [True] * 4
     assert cached == fresh
 

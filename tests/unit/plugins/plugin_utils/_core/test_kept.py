@@ -1,4 +1,4 @@
-"""What is made of files is made again when one of them changes, and taken from no other user."""
+"""What is made of files is used until one of them changes, and taken from no other user."""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ packages() {
   echo 'APT::Periodic::Enable "0";' > /etc/apt/apt.conf.d/99no-updates
   apt-get -q -o DPkg::Lock::Timeout=600 update
   apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends \
-    acl aria2 byobu ca-certificates curl git htop jq less libstdc++6 lsof mosh neovim python3-venv rsync sudo tar tmux \
-    tzdata unzip
+    acl ca-certificates curl git htop jq less lsof python3-venv rsync sudo tmux tzdata unzip
 }
 
 settings() {
@@ -135,7 +134,8 @@ environment() {
   /opt/uv/bin/pip install -q --disable-pip-version-check uv==0.13.8
   /opt/uv/bin/uv venv -q --python 3.12 /opt/venvs/jax
   /opt/uv/bin/uv pip install -q --compile-bytecode --python "$python" \
-    jax==0.12.0.1 orbax-checkpoint==0.12.8 optax==0.2.8 scikit-learn==1.9.1 pip
+    jax==0.12.0.1 gcsfs==2026.10.1 google-cloud-storage==3.17.1 orbax-checkpoint==0.12.8 optax==0.2.8 \
+    scikit-learn==1.9.1 pip
   JAX_PLATFORMS=cpu "$python" -c 'import jax'
 }
 

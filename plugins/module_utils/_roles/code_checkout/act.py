@@ -235,20 +235,20 @@ def content_of(tree: Tree, release: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def can_prepare(tree: Tree) -> bool:
+    """As the owner: create the folder of the versions, and return whether it is there."""
+    parent, releases = Path(tree.dest).parent, Path(tree.releases)
+    with contextlib.suppress(OSError):
+        parent.mkdir(parents=True, exist_ok=True)
+        if os.access(str(parent), os.W_OK):
+            releases.mkdir(mode=0o755, exist_ok=True)
+            return True
+    return False
+
+
 def prepare(tree: Tree, account: pwd.struct_passwd) -> None:
     """As root: create the folder of the versions, if the owner has no right to."""
     parent = Path(tree.dest).parent
-
-    def usable() -> bool:
-        parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(str(parent), os.W_OK):
-            return False
-        Path(tree.releases).mkdir(mode=0o755, exist_ok=True)
-        return True
-
-    with contextlib.suppress(UserError):
-        if as_user(account, usable):
-            return
     refuse_foreign(parent)
     parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     releases = Path(tree.releases)

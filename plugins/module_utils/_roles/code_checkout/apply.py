@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,23 +154,34 @@ class Apply:
         account = account_of(tree.owner)
         if account is None:
             return
-        effects.prepare(tree, account)
         if tree.repo:
-            as_user(
-                account,
-                lambda: effects.fetch_git(tree, version),
-                seconds=effects.FETCH_SECONDS,
+            self._install(
+                tree, account, lambda: effects.fetch_git(tree, version), effects.FETCH_SECONDS
             )
             return
         archive = os.open(self.archive(tree), os.O_RDONLY)
         try:
-            as_user(
-                account,
-                lambda: effects.unpack(tree, version, archive),
-                seconds=effects.TREE_SECONDS,
+            self._install(
+                tree, account, lambda: effects.unpack(tree, version, archive), effects.TREE_SECONDS
             )
         finally:
             os.close(archive)
+
+    def _install(
+        self, tree: rules.Tree, account: Any, work: Callable[[], None], seconds: float
+    ) -> None:
+        """Do the work as the owner, in whose place root creates the folder if it must."""
+
+        def install() -> bool:
+            is_prepared = effects.can_prepare(tree)
+            if is_prepared:
+                work()
+            return is_prepared
+
+        # One process for both, because a sync waits for it.
+        if not as_user(account, install, seconds=seconds):
+            effects.prepare(tree, account)
+            as_user(account, work, seconds=seconds)
 
     def switch(self, tree: rules.Tree, version: str, look: rules.Look) -> None:
         """Point the link to a version that is in its folder, and record it."""

@@ -216,8 +216,8 @@ def _read_settings_once() -> None:
     from ansible.config.manager import ConfigManager
 
     read = functools.cache(constants.config._read_config_yaml_file)
-    ConfigManager._read_config_yaml_file = lambda _self, path: read(path)
-    ConfigManager()
+    ConfigManager._read_config_yaml_file = lambda _self, path: read(path)  # type: ignore[method-assign]
+    ConfigManager()  # type: ignore[no-untyped-call]
 
 
 def _read_settings_again() -> None:

@@ -3,7 +3,8 @@
 
 It takes about as long as the real one, and shows what systemd would show: limits as they are
 declared, units as they were turned on or off. The agents of runs alone are started, reloaded,
-and ended. benchmarks/pod.py and benchmarks/sync.py put it there.
+and ended. By the name of systemd-run it starts a command. benchmarks/pod.py and benchmarks/sync.py
+put it there.
 """
 
 from __future__ import annotations
@@ -49,6 +50,22 @@ def pid_of(unit: str) -> int:
     return pid
 
 
+def unbound() -> None:
+    """Become a process that outlives the caller, which waits until none has its output open."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+
+
+def run(words: list[str]) -> None:
+    """Start a command beside this process, as systemd-run does with what follows its options."""
+    command = words[next(at for at, word in enumerate(words) if not word.startswith("-")) :]
+    if not os.fork():
+        unbound()
+        os.execv(command[0], command)  # noqa: S606 - a command without a shell
+
+
 def start(unit: str) -> None:
     """Start an agent as its unit says, which outlives this process."""
     lines = (FILES / unit).read_text().splitlines()
@@ -60,11 +77,7 @@ def start(unit: str) -> None:
         while not pid_of(unit):
             time.sleep(0.005)
         return
-    os.setsid()
-    # The caller waits until no process has its output open.
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(null, number)
+    unbound()
     (PIDS / f".{unit}").write_text(str(os.getpid()))
     (PIDS / f".{unit}").replace(PIDS / unit)
     os.execv(words[0], words)  # noqa: S606 - the unit's command, without a shell
@@ -126,4 +139,7 @@ def main(words: list[str]) -> None:
             (UNITS / unit).unlink(missing_ok=True)
 
 
-main(sys.argv[1:])
+if Path(sys.argv[0]).name == "systemd-run":
+    run(sys.argv[1:])
+else:
+    main(sys.argv[1:])

@@ -128,7 +128,8 @@ class Slice(Fleet):
         """Apply the roles to one small machine; give what it installed to all that come."""
         self.declare(self.file(1))
         self.play("tpu.fleet.provision", "--limit", "localhost")
-        self.run("tpu-fleet", "cp", "--sudo", str(SYSTEMCTL), ":/usr/local/bin/systemctl")
+        for name in ("systemctl", "systemd-run"):
+            self.run("tpu-fleet", "cp", "--sudo", str(SYSTEMCTL), f":/usr/local/bin/{name}")
         self.play("site.yml")
         home, filled = Layout(self.folder / "cloud").home, self.folder / "image"
         (own,) = home.glob("small/*/upper")

@@ -53,8 +53,8 @@ MOST_SECONDS, MOST_RATIO = 3.0, 1.3
 SMALL_FROM, MOST_SECONDS_OF_SMALL = 64, 4.5
 SMALL = {"local-cloud-machine": "small"}
 SYSTEMCTL = ROOT / "benchmarks/stand_in_systemctl.py"
-IN_IMAGE = ("opt/tpu-fleet/apply", "usr/local/bin/systemctl", "var/cache/tpu-fleet/uv")
-"""What small machines have in their image: the first one's ansible-core, and the stand-in."""
+IN_IMAGE = ("opt/tpu-fleet/apply", "usr/local/bin", "var/cache/tpu-fleet/uv")
+"""What small machines have in their image: the first one's ansible-core, and the stand-ins."""
 # They share the packages of one image, and nothing is installed on each of them.
 BARE: dict[str, list[str]] = {"fleet_base_packages": [], "fleet_shell_packages": []}
 PROGRAM = """import time

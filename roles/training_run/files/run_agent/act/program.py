@@ -135,7 +135,7 @@ def _guard_of(order: dict[str, Any]) -> Guard | BucketGuard | QuickGuard | Ungua
         return Unguarded()
     # What they import takes half of this process's time to start, HTTP and TLS more.
     if "object" not in order["fence"]:
-        if not order["fence"]["write"]:
+        if not order["fence"].get("write"):
             from .quick_guard import QuickGuard
 
             return QuickGuard(order)

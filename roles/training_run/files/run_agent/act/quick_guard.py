@@ -42,12 +42,12 @@ class QuickGuard:
     def _is_evidently_ours(self) -> bool:
         """Return whether the folder has no mark, or that of an earlier attempt of this gang."""
         told = self._order["fence"]
-        found = user_files.load(told["path"])
+        found, own = user_files.load(told["path"]), told["mark"]
         if found is None:
             return True
         attempt = found.get("attempt")
-        is_earlier = is_whole(attempt) and 0 <= attempt < told["mark"]["attempt"]
-        return is_earlier and found.get("owner") == told["mark"]["owner"]
+        is_earlier = is_whole(attempt) and 0 <= attempt < own["attempt"]
+        return is_earlier and found.get("owner") == own["owner"]
 
     def _run(self, child: int) -> None:
         begun = processes.start_time(child)

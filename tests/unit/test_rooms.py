@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -74,9 +75,16 @@ def files(room: Path) -> list[Path]:
     return sorted(path for path in room.rglob("*.py") if not path.is_symlink())
 
 
+@functools.cache
+def import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Return all of a file, for several tests: to read the code of all files takes seconds."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path, house: Path) -> Iterator[tuple[int, Path]]:
     """Yield (line, file or folder) for whatever of its own house a file imports."""
-    for found in ast.walk(ast.parse(path.read_text())):
+    for found in import_statements(path):
         if not isinstance(found, ast.ImportFrom):
             continue
         module = found.module or ""
@@ -168,10 +176,10 @@ def test_only_one_room_knows_ansible(room: Path) -> None:
 def imported_modules(path: Path) -> set[str]:
     """Return the first word of every absolute import in a file."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             found |= {name.name.split(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
+        elif not node.level:
             found.add((node.module or "").split(".")[0])
     return found
 

@@ -68,11 +68,11 @@ def in_ci(*args: str) -> tuple[str, ...]:
     return pytest("-m", "not night", *args)
 
 
-SANITY = ("scripts/ansible-test", "sanity", "--requirements", "--venv")
+SANITY = ("scripts/ansible-test", "sanity")
 # pylint and pep8 are half of its time; ruff and mypy see most of what they do. import is half of
 # the rest: in CI compile reads all code under each Python, molecule's machines run it with theirs
 # (3.10), and the unit tests with the controller's. The others are stages of their own here, with
-# newer versions; each of them makes a venv first.
+# newer versions; each of them makes a venv first, and the others make one each where they need any.
 NIGHT_SANITY = ("pylint", "pep8", "import", "changelog", "yamllint")
 STORIES = "tests/machines/stories"
 DATASETS = f"{STORIES}/test_datasets.py"
@@ -171,16 +171,15 @@ FULL = (
     of_cloud("modules", "modules", "apply", "api", "capacity", "inventory", "queue"),
     Stage("api", in_ci("local_cloud/tests/api"), nice=SHORTER),
     of_cloud("watch", "watch", "fan_out"),
-    Stage("machines", in_ci(*MACHINES)),
+    Stage("machines", in_ci(*MACHINES, STORIES)),
     Stage(
         "molecule",
         ("scripts/molecule", "test", "--all", "--report", *NIGHT_SCENARIOS),
         {"TPU_FLEET_MOLECULE_PROGRAM": f"python {ROOT / 'tests/support/warm_molecule.py'}"},
     ),
     # Each of its tests starts gcloud, which is a second of a core.
-    Stage("gcloud", in_ci("-n", "2", GCLOUD), nice=SHORTER),
-    Stage("property", in_ci("-n", "2", "tests/worlds/property"), nice=SHORTER),
-    Stage("stories", in_ci(STORIES)),
+    Stage("gcloud", in_ci(GCLOUD), nice=SHORTER),
+    Stage("property", in_ci("tests/worlds/property"), nice=SHORTER),
     # The fleet's page in a browser.
     Stage("page", in_ci("tests/cloud/page")),
     Stage("package", ("scripts/check-package",), nice=SHORTER),
@@ -216,7 +215,10 @@ MORE = (
     ),
     Stage(
         "pylint",
-        (*SANITY, *(word for test in NIGHT_SANITY for word in ("--test", test))),
+        (
+            *(*SANITY, "--requirements", "--venv"),
+            *(word for test in NIGHT_SANITY for word in ("--test", test)),
+        ),
         tests=("plugins", "roles"),
     ),
     # The unit tests of plugins once more, under each Python that ansible-core supports on machines.

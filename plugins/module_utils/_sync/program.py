@@ -10,6 +10,7 @@ When the programs of all workers have begun, or some never will, it writes a las
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -25,6 +26,8 @@ from .._host.as_user import UserError
 from .._host.run_states import ENDED, RUNNING
 from .._host.runs import RunFiles
 from .._host.snapshot import SnapshotError
+from .._host.state import STATE_DIR
+from .._roles.code_checkout.plan import ROOT
 from .order import PROTOCOL, Order, choice
 from .worker import RefusedError, Worker, as_request
 
@@ -33,6 +36,10 @@ LOOK = 0.05
 START_SECONDS = 20.0
 """How long, beyond the time that a program may take to end, the next attempt is waited for."""
 _LINE = 1 << 26
+# Where a sync writes.
+_PLACES = (ROOT, STATE_DIR)
+# Bytes with which a disk counts as full.
+_LEAST = 1 << 20
 _KNOWN = (OSError, UserError, SnapshotError, RefusedError)
 
 
@@ -105,8 +112,30 @@ def main(asked: bytes) -> int:
                 )
             return _work(line, Worker(Order.read(request), place, RunFiles()))
     except BaseException as error:  # every failure is reported, because the controller waits
-        line.say("refused", why=str(error) if isinstance(error, _KNOWN) else _trace())
+        line.say("refused", why=_why(error) if isinstance(error, _KNOWN) else _trace())
         return 1
+
+
+def _why(error: BaseException) -> str:
+    """Return what is wrong in words; of a full disk also which one, and what to do."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    place = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return f"{place}{os.strerror(error.errno)}"
+    full = [folder for folder in _PLACES if _is_full(folder)]
+    return (
+        f"no room is left in {' and '.join(full) or place or 'a folder of the worker'}. Find what "
+        f"is large: sudo du -xh --max-depth=3 {full[0] if full else '/'} | sort -h | tail"
+    )
+
+
+def _is_full(folder: str) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST or (found.f_files > 0 and not found.f_favail)
 
 
 def _trace() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -215,6 +216,8 @@ def grouped(failures: Iterable[Failure]) -> list[tuple[list[str], str]]:
     found: dict[str, tuple[list[str], str]] = {}
     for one in dict.fromkeys(failures):
         text = one.text.strip()
-        key = text.replace(one.host, "\0") if one.host else text
+        # As a word: a host may be called a, and solo stands in resolo.
+        name = rf"(?<![\w-]){re.escape(one.host)}(?![\w-])"
+        key = re.sub(name, "\0", text) if one.host else text
         found.setdefault(key, ([], text))[0].append(one.host)
     return list(found.values())

@@ -253,7 +253,7 @@ WAY: list[tuple[dict[str, Any], list[str]]] = [
         ["host_keys host_key_unknown fail"],
     ),
     ({"reason": "host keys not published yet"}, ["host_keys not_published warn"]),
-    ({"reason": "was preempted; delete it and create it again"}, ["state unusable fail"]),
+    ({"reason": "was preempted; tpu-fleet repair creates it again"}, ["state unusable fail"]),
     ({"maintenance": "MIGRATE at 12:00"}, ["state maintenance warn"]),
     ({"type": "v6e-8"}, ["state runtime fail"]),
 ]

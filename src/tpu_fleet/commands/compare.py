@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -22,7 +23,7 @@ from ..contract.printing import option_json, print_json
 from ..history import declared
 from ..history.look import STEP
 from ..history.record import history_here, places_known, seen_now
-from ..history.store import History, Look, Point
+from ..history.store import History, Look, Point, by_step
 from ..page.words import iso, long, number
 from ..show.chart import LETTERS, WIDTH, Curve, chart
 from ..show.console import wide_console
@@ -76,9 +77,13 @@ class Compared:
     def along(self, by: str) -> list[tuple[float, float]]:
         """Return its points over steps or over seconds since the first."""
         if by == "step":
-            # A step that is done again after an interruption counts as it was done last.
-            return sorted({float(one.step): one.value for one in self.points}.items())
+            return [(float(one.step), one.value) for one in self.kept]
         return [(one.at - self.begun, one.value) for one in self.points]
+
+    @cached_property
+    def kept(self) -> Sequence[Point]:
+        """Its points in the order of steps; see `by_step`."""
+        return by_step(self.points)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return its points for a file; see FIELDS."""
@@ -153,7 +158,7 @@ def table_of(found: Sequence[Compared]) -> Table:
     """Draw which letter is which run, and its last, least and greatest value."""
     table = Table(COLUMNS, note="NOTE")
     for one in found:
-        values = [point.value for point in one.points]
+        values = [point.value for point in one.kept]
         last = one.points[-1] if one.points else None
         step = last.step if last else one.view.step
         lacks = (

@@ -12,7 +12,7 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,21 @@ class Point:
     at: float
     step: int
     value: float
+
+
+def by_step(points: Iterable[Point]) -> list[Point]:
+    """Return those of a curve's points, in the order of time, that count, in the order of steps.
+
+    What is done again counts as it was done last. Where a later attempt began at an earlier step,
+    what the one before had done beyond that step is no part of the run any more: it may be of
+    another version of the code.
+    """
+    found: list[Point] = []
+    for one in points:
+        while found and found[-1].step >= one.step:
+            found.pop()
+        found.append(one)
+    return found
 
 
 @dataclass(frozen=True)

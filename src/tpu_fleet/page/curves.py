@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import 
 
 from ..history.causes import CHANGED, STOPPED
 from ..history.look import STEP
-from ..history.store import Point
+from ..history.store import Point, by_step
 from ..history.story import RunStory
 from ..show.figures import loss_text
 from . import draw, words
@@ -277,7 +277,7 @@ def spark_of(one: RunStory) -> Spark | None:
 
 def comparison_of(stories: Sequence[RunStory]) -> Comparison | None:
     """Draw the losses of the runs that reported one last; None if there is nothing to compare."""
-    with_loss = [(one, _by_step(one.curves.get(loss_of(one), ()))) for one in stories]
+    with_loss = [(one, by_step(one.curves.get(loss_of(one), ()))) for one in stories]
     told = [(one, points) for one, points in with_loss if len(points) > 1]
     newest = sorted(told, key=lambda pair: -max(point.at for point in pair[1]))[:MOST_COMPARED]
     drawn = [pair for pair in told if pair in newest]
@@ -296,12 +296,6 @@ def comparison_of(stories: Sequence[RunStory]) -> Comparison | None:
     runs.insert(0, Compared("", "", "grid", _grid(xs, ys)[0].d, ""))
     hits = _hits_of_several(drawn, axis)
     return Comparison(runs, hits, xs, ys, ruler.is_log, len(told) - len(drawn))
-
-
-def _by_step(points: Sequence[Point]) -> list[Point]:
-    """Return the points in the order of steps; of a step that was done again the last one."""
-    found = {point.step: point for point in points}
-    return [found[step] for step in sorted(found)]
 
 
 def _hits_of_several(drawn: Sequence[tuple[RunStory, Sequence[Point]]], axis: Axis) -> list[Hit]:

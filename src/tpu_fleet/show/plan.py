@@ -117,7 +117,7 @@ def plan_text(report: Report) -> list[str]:
         *_part("beside", [*map(_beside_row, report.beside)]),
         *_part("unknown", _unknown_rows(report)),
     ]
-    if not something(report):
+    if not something(report) and not unknown_of(report):
         lines += _part("nothing", [_nothing(report)])
     orphans = report.plan.get("orphans", ())
     if orphans and not report.plan.get("prunes"):

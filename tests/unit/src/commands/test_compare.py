@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tpu_fleet.commands import compare as command
-from tpu_fleet.commands.compare import NO_PARQUET, Compared, compare, differences, key_of
+from tpu_fleet.commands.compare import NO_PARQUET, Compared, compare, differences, key_of, table_of
 from tpu_fleet.history.declared import PREFIX
 from tpu_fleet.history.record import HISTORY
 from tpu_fleet.history.store import History, Look, Point
@@ -203,8 +203,13 @@ def test_a_step_that_was_done_again_counts_once(history: Path) -> None:
     kept.add(Look(NOW, points=[again]))
     [one] = command.chosen(kept, ["pair/digits"], [], "loss")
     kept.close()
+    # What the attempt before had done beyond step 50 is no part of the run any more.
+    assert [step for step, _value in one.along("step")] == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
     assert dict(one.along("step"))[50.0] == 9.0
     assert len(one.along("time")) == 11
+    row = table_of([one]).rows[0]
+    assert "9" in str(row)
+    assert "0.02198" not in str(row)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,10 @@ def test_nothing_to_do_is_said() -> None:
     report = planned(machines={"pair-w0": Machine("pair-w0", "pair", status="ok")})
     assert not something(report)
     assert plan_text(report)[0] == "nothing     1 slice and 1 machine, all as declared."
+    # Of a machine that could not look, nothing is known.
+    full = Machine("pair-w0", "pair", status="failed", problem="its disk is full")
+    report = planned(machines={"pair-w0": full})
+    assert "nothing" not in "\n".join(plan_text(report))
 
 
 def test_what_is_not_known_and_what_waits_are_said() -> None:

@@ -89,6 +89,16 @@ class Board:
         return f"{name}: {', '.join(parts)}, {said['seconds']:.1f} s"
 
 
+def half_done(switched: int, workers: int) -> str:
+    """Return how far a sync came that failed, and what to do."""
+    if switched == workers:
+        return "The new version is on all workers. Correct what is named above."
+    return (
+        f"{switched} of {workers} workers switched. The run waits until all have the same version: "
+        "sync again."
+    )
+
+
 def state_of(run: Mapping[str, Any], named: bool, same: bool) -> str:
     """Say what a run does with the version."""
     attempt = f"attempt {run['attempt']}"
@@ -194,11 +204,7 @@ class Asked:
         if worker.refused:
             click.echo(UNCHANGED, err=True)
         elif refusals or exit_code(results):
-            click.echo(
-                f"{len(switched)} of {len(worker.progress)} workers switched. The run waits until "
-                "all have the same version: sync again.",
-                err=True,
-            )
+            click.echo(half_done(len(switched), len(worker.progress)), err=True)
         elif board.declared.elsewhere and switched:
             click.echo(
                 f"Tree {board.declared.tree} is also on {', '.join(board.declared.elsewhere)}, "

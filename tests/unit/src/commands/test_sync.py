@@ -125,6 +125,13 @@ def test_each_slice_is_asked_for_its_own() -> None:
     assert order["runs"] == ["digits"]
 
 
+def test_how_far_a_sync_came_that_failed() -> None:
+    assert sync.half_done(1, 2).startswith("1 of 2 workers switched. The run waits until all have")
+    # As when a disk was full once the program had begun.
+    says = "The new version is on all workers. Correct what is named above."
+    assert sync.half_done(2, 2) == says
+
+
 def test_what_would_be_sent() -> None:
     said = {"slice": "pair", "workers": 2, "version": "9f3a12c40", "files": 1, "bytes": 90}
     assert would({**said, "same": False}) == (

@@ -22,7 +22,8 @@ HOSTS = ("127.0.0.2", "127.0.0.3")
 # A worker that is not heard of for `lost` seconds ends the attempt: as long as a busy computer may
 # keep an agent from running, where a test is not about just that.
 KEY = "ab" * 32
-TIMING = {"tick": 0.1, "lost": 20.0, "restart_delay": 0.1}
+# Most of what these tests compute is what agents look at in each tick.
+TIMING = {"tick": 0.2, "lost": 20.0, "restart_delay": 0.1}
 SOON_LOST = {**TIMING, "lost": 10.0}
 
 

@@ -12,7 +12,7 @@ harness = sys.modules["run_agent_harness"]
 Make = Callable[..., list[Any]]
 UNTIL_TOLD = "while [ ! -e over ]; do sleep 0.1; done"
 SHOW = f"env | grep -E '^(MEGASCALE|TPU_FLEET_WORKER)' | sort; {UNTIL_TOLD}"
-TIMING = {"tick": 0.1, "lost": 15.0, "restart_delay": 0.1, "fence": 0.3}
+TIMING = {**harness.TIMING, "lost": 15.0, "fence": 0.3}
 
 
 def several(hosts: tuple[str, ...] = harness.HOSTS) -> dict[str, Any]:

@@ -18,7 +18,6 @@ extends_documentation_fragment: [connection_pipelining]
 options: {}
 """
 
-ANSWERS = Path(os.environ["HOSTILE_ANSWERS"])
 # How Ansible names the module in what it sends, and what run_info is asked about.
 MODULE = re.compile(rb"""module_fqn['"]?\s*[=:]\s*['"][a-z_.]*\.([a-z_]+)['"]""")
 ABOUT = re.compile(rb"""\\*"about\\*":\s*\\*"([a-z_]+)""")
@@ -44,9 +43,11 @@ class Connection(ConnectionBase):
         name = module[1].decode() if module else "unknown"
         about = ABOUT.search(in_data) if name == "run_info" else None
         name = about[1].decode() if about else name
-        with (ANSWERS / "asked").open("a") as asked:
+        # Not read while importing: a process may have done that for other tests, too.
+        answers = Path(os.environ["HOSTILE_ANSWERS"])
+        with (answers / "asked").open("a") as asked:
             asked.write(f"{host} {name}\n")
-        for path in (ANSWERS / f"{host}.{name}", ANSWERS / host):
+        for path in (answers / f"{host}.{name}", answers / host):
             if path.exists():
                 return 0, path.read_bytes(), b""
         return 1, b"", b"no answer"

@@ -400,7 +400,9 @@ def test_doctor_and_drill(controller: Controller) -> None:
         (controller.folder / f"answers/{host}.host_doctor").write_text(json.dumps(result))
         (controller.folder / f"answers/{host}.drill").write_text(json.dumps({**DRILLED, **result}))
     said = controller.play("looks.yml")
-    assert all(f"host: {name}" in said for name in HONEST)
+    # Equal trouble of several workers is one row.
+    named = {name for row in re.findall(r"host: (.+)", said) for name in row.split(", ")}
+    assert named >= set(HONEST)
     refused = re.findall(r"host: (evil\w+)\n\s+remedy: .*\n\s+says: 'could not be checked", said)
     assert "its answer is not accepted" in said
     assert refused or "could not be checked" in said

@@ -24,6 +24,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words impor
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import InventoryError
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet
 from click.testing import CliRunner
 from fleet_seen import lab
 from hostile import KINDS, controls
@@ -36,6 +37,7 @@ from tpu_fleet.history.record import HISTORY
 from tpu_fleet.workers.ask.run_answers import Answers
 from tpu_fleet.workers.ask.run_view import Run
 from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
+from tpu_fleet.workers.inventory.hosts import Known
 from tpu_fleet.workers.inventory.read import PlayError
 
 
@@ -127,9 +129,10 @@ def test_runs(kind: str, monkeypatch: pytest.MonkeyPatch, history: Path) -> None
     text = KINDS[kind]
     lost = Result("w1", Kind.REFUSED, says=text, remedy=text)
     answers = Answers([run_of(text)], [Result("w0", Kind.DONE, 0), lost])
+    known = Known(Path("/ssh_config"), Fleet({}, {}))
     monkeypatch.setattr(runs, "ask_for_runs", lambda *_: answers)
     monkeypatch.setattr(runs, "remember", lambda *_: None)
-    monkeypatch.setattr(Many, "workers", lambda _self: (None, ["w0", "w1"]))
+    monkeypatch.setattr(Many, "workers", lambda _self: (known, ["w0", "w1"]))
     said("runs", code=2)
     assert told("runs", code=2)["runs"][0]["reasons"] == [text]
     said("runs", "--", f"x{text}", code=2)

@@ -32,7 +32,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFil
 from ansible_collections.tpu.fleet.plugins.module_utils._host.state import load, record
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.code_checkout import plan
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.training_run import definition_text
-from ansible_collections.tpu.fleet.plugins.module_utils._sync import program, worker
+from ansible_collections.tpu.fleet.plugins.module_utils._sync import agents, program, worker
 from ansible_collections.tpu.fleet.plugins.module_utils._sync.order import Order, state_hash
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="acts as root and as owners of trees")
@@ -208,7 +208,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(program, "START_SECONDS", 0.0)
     made = Machine(tmp_path)
     monkeypatch.setattr(
-        worker, "_systemctl", lambda verb, runs: runs and made.reloaded.append((verb, runs))
+        agents, "_systemctl", lambda verb, runs: runs and made.reloaded.append((verb, runs))
     )
     return made
 

@@ -20,6 +20,8 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._core.refused import Ref
 from emulator import Emulator
 
 Module = Callable[..., dict[str, Any]]
+# What Ansible gives an action where the inventory has no worker.
+NO_HOSTS: dict[str, Any] = {"groups": {}, "hostvars": mock.Mock(raw_get={}.__getitem__)}
 
 
 def run_fleet(args: dict[str, Any], check: bool) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def run_fleet(args: dict[str, Any], check: bool) -> dict[str, Any]:
     # What a fleet file may not leave out has tests of its own.
     with warning, mock.patch.object(fleet, "check_planned", return_value=[]):
         try:
-            result = {"rc": 0, **action.run(task_vars={})}
+            result = {"rc": 0, **action.run(task_vars=NO_HOSTS)}
         except Refused as refused:
             result = {"rc": 1, **refused.result}
     texts = " ".join([*warned, *result.pop("warnings", ())])

@@ -216,6 +216,8 @@ def _read_settings_once() -> None:
     from ansible.config.manager import ConfigManager
 
     read = functools.cache(constants.config._read_config_yaml_file)
+    # In place of Ansible's own method, as its class reads the list for each of its objects; and
+    # Ansible gives neither of them types.
     ConfigManager._read_config_yaml_file = lambda _self, path: read(path)  # type: ignore[method-assign]
     ConfigManager()  # type: ignore[no-untyped-call]
 

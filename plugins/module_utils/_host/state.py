@@ -74,7 +74,7 @@ def wait_for_end(pid: int, seconds: float) -> bool:
 
 def write_atomically(
     path: str | Path,
-    content: str,
+    content: str | bytes,
     *,
     mode: int = 0o644,
     uid: int = 0,
@@ -82,11 +82,12 @@ def write_atomically(
 ) -> None:
     """Replace a file so that a reader sees the old or the new one, even after a power cut."""
     target = Path(path)
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     name = ""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=str(target.parent))
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
-            stream.write(content)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
             stream.flush()
             os.fchown(stream.fileno(), uid, gid)
             os.fchmod(stream.fileno(), mode)

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep what is made of files on this computer until one of them changes. Private to tpu.fleet.
+"""Keep on this computer what takes long to make, until it is made of something else.
 
-A changed file has another ctime, which no user can set. What is kept is the cache of one user, as
-Python's bytecode is: it is taken from a file that this user alone can write.
+Private to tpu.fleet. What is kept is the cache of one user, as Python's bytecode is: it is taken
+from a plain file that this user alone can write.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import contextlib
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-# A file that was changed so few seconds ago may change again within one tick of its ctime.
-FRESH = 2.0
+from ...module_utils._host.state import write_atomically
+
 _SUM = hashlib.sha256().digest_size
 
 
@@ -27,59 +26,56 @@ def folder(environment: Mapping[str, str]) -> Path:
     return Path(cache).expanduser() / "tpu-fleet/kept"
 
 
-def kept(name: str, files: Iterable[Path], make: Callable[[], bytes]) -> bytes:
-    """Return what `make` made of these files, or have it made where one of them has changed.
+def kept(name: str, parts: Iterable[bytes], make: Callable[[], bytes]) -> bytes:
+    """Return what `make` makes of these parts, and of nothing else; it is made once.
 
     `name` says what it is, and of which checkout: one version is kept of each name.
     """
-    key, is_fresh = _facts(files)
+    key = _key(parts)
     where = folder(os.environ) / hashlib.sha256(name.encode()).hexdigest()
     content = _read(where, key)
     if content is None:
         content = make()
-        if not is_fresh:
-            # Without it, everything is made each time.
-            with contextlib.suppress(OSError):
-                _write(where, key, content)
+        # Without it, everything is made each time.
+        with contextlib.suppress(OSError):
+            _write(where, key, content)
     return content
 
 
-def _facts(files: Iterable[Path]) -> tuple[bytes, bool]:
-    """Return a hash of all that changes with the files, and whether one has just changed."""
-    latest, facts = 0, hashlib.sha256()
-    for path in files:
-        found = path.stat()
-        latest = max(latest, found.st_ctime_ns)
-        seen = (found.st_mode, found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
-        facts.update(repr((str(path), *seen)).encode())
-    return facts.digest(), latest > time.time_ns() - FRESH * 1e9
+def _key(parts: Iterable[bytes]) -> bytes:
+    """Return a hash of the parts, each with its length."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(b"%d " % len(part))
+        found.update(part)
+    return found.digest()
 
 
 def _read(path: Path, key: bytes) -> bytes | None:
     """Return what is kept under this key; nothing that another user could have written."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with open(path, "rb", opener=_opener) as stream:
+            data = stream.read() if _is_own(os.fstat(stream.fileno())) else b""
     except OSError:
         return None
-    with open(file, "rb") as stream:
-        there = os.fstat(file)
-        if there.st_uid != os.geteuid() or stat.S_IMODE(there.st_mode) & 0o022:
-            return None
-        data = stream.read()
     checksum, content = data[_SUM : 2 * _SUM], data[2 * _SUM :]
     if data[:_SUM] != key or hashlib.sha256(content).digest() != checksum:
         return None
     return content
 
 
+def _opener(path: str, flags: int) -> int:
+    """Open a file without being led elsewhere by a link, or held up by a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _is_own(there: os.stat_result) -> bool:
+    """Return whether it is a plain file of this user's that has no other name."""
+    is_plain = stat.S_ISREG(there.st_mode) and there.st_nlink == 1
+    return is_plain and there.st_uid == os.geteuid() and not there.st_mode & 0o022
+
+
 def _write(path: Path, key: bytes, content: bytes) -> None:
-    """Replace what is kept; a reader sees the old or the new."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(file, "wb") as stream:
-            stream.write(key + hashlib.sha256(content).digest() + content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    data = key + hashlib.sha256(content).digest() + content
+    write_atomically(path, data, mode=0o600, uid=os.geteuid(), gid=os.getegid())

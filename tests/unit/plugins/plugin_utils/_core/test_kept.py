@@ -1,4 +1,4 @@
-"""What is made of files is used until one of them changes, and taken from no other user."""
+"""What is made of files is kept for the same content alone, and taken from no other user."""
 
 from __future__ import annotations
 
@@ -7,33 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.plugin_utils._core import kept as module
 from ansible_collections.tpu.fleet.plugins.plugin_utils._core.kept import folder, kept
 
 
 class Maker:
-    """Counts how often a file's content is packed."""
+    """Counts how often parts are packed."""
 
-    def __init__(self, source: Path) -> None:
-        self.source = source
+    def __init__(self) -> None:
         self.made = 0
 
-    def __call__(self) -> bytes:
-        self.made += 1
-        return b"packed " + self.source.read_bytes()
+    def ask(self, *parts: bytes) -> bytes:
+        def make() -> bytes:
+            self.made += 1
+            return b"packed " + b"|".join(parts)
 
-    def ask(self) -> bytes:
-        return kept("a test", [self.source], self)
+        return kept("a test", parts, make)
 
 
 @pytest.fixture
 def maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    # As of a collection that was installed some time ago.
-    monkeypatch.setattr(module, "FRESH", -60.0)
-    source = tmp_path / "source"
-    source.write_bytes(b"one")
-    return Maker(source)
+    return Maker()
 
 
 def only_file() -> Path:
@@ -42,24 +36,16 @@ def only_file() -> Path:
 
 
 def test_it_is_made_once(maker: Maker) -> None:
-    assert [maker.ask(), maker.ask(), maker.made] == [b"packed one", b"packed one", 1]
+    assert [maker.ask(b"one"), maker.ask(b"one"), maker.made] == [b"packed one", b"packed one", 1]
     assert folder(os.environ).stat().st_mode & 0o777 == 0o700
     assert only_file().stat().st_mode & 0o777 == 0o600
 
 
-def test_it_is_made_again_for_changed_content_of_the_same_size_and_time(maker: Maker) -> None:
-    maker.ask()
-    before = maker.source.stat()
-    maker.source.write_bytes(b"two")
-    os.utime(maker.source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert [maker.ask(), maker.ask(), maker.made] == [b"packed two", b"packed two", 2]
+def test_it_is_made_again_of_other_parts_and_replaces_the_first(maker: Maker) -> None:
+    maker.ask(b"ab", b"c")
+    assert maker.ask(b"a", b"bc") == b"packed a|bc"
+    assert [maker.ask(b"a", b"bc"), maker.made] == [b"packed a|bc", 2]
     only_file()
-
-
-def test_what_has_just_changed_is_not_kept(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FRESH", 60.0)
-    assert [maker.ask(), maker.ask(), maker.made] == [b"packed one", b"packed one", 2]
-    assert not folder(os.environ).exists()
 
 
 def shorten(path: Path) -> None:
@@ -75,13 +61,36 @@ def link(path: Path) -> None:
     path.symlink_to("elsewhere")
 
 
-@pytest.mark.parametrize("spoil", [shorten, open_to_others, link])
+def give_another_name(path: Path) -> None:
+    path.with_name("elsewhere").hardlink_to(path)
+
+
+def make_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "spoil", [shorten, open_to_others, link, give_another_name, make_a_pipe, make_a_folder]
+)
 def test_nothing_is_taken_that_is_not_whole_or_not_ours(
     maker: Maker, spoil: Callable[[Path], None]
 ) -> None:
-    maker.ask()
-    spoil(next(folder(os.environ).iterdir()))
-    assert [maker.ask(), maker.made] == [b"packed one", 2]
+    maker.ask(b"one")
+    spoil(only_file())
+    assert [maker.ask(b"one"), maker.made] == [b"packed one", 2]
+
+
+def test_nothing_is_taken_from_another_user(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker.ask(b"one")
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert [maker.ask(b"one"), maker.made] == [b"packed one", 2]
 
 
 def test_without_a_place_it_is_made_each_time(
@@ -89,4 +98,4 @@ def test_without_a_place_it_is_made_each_time(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert [maker.ask(), maker.ask(), maker.made] == [b"packed one", b"packed one", 2]
+    assert [maker.ask(b"one"), maker.ask(b"one"), maker.made] == [b"packed one", b"packed one", 2]

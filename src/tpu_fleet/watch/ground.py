@@ -33,7 +33,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.client import (
 from ansible_collections.tpu.fleet.plugins.module_utils._wire.transport import RetryPolicy
 
 from ..history.record import HISTORY
-from ..workers.inventory.ansible_config import inventory_sources, state_of
+from ..workers.inventory.ansible_config import inventory_sources, stamp_of, state_of
 
 RETRY = RetryPolicy(tries=2, backoff=Backoff(first=0.5))
 """The next poll repeats a failed request; a poll does not wait."""
@@ -119,16 +119,7 @@ class Ground:
 
     def stamp(self) -> str:
         """Return a stamp of all inventory files; they are read again when it changes."""
-        found = []
-        for source in self.sources:
-            path = Path(source)
-            files = sorted(path.rglob("*")) if path.is_dir() else [path]
-            beside = [] if path.is_dir() else sorted((path.parent / "group_vars").rglob("*"))
-            for file in [*files, *beside]:
-                with contextlib.suppress(OSError):
-                    seen = file.stat()
-                    found.append(f"{file} {seen.st_mtime_ns} {seen.st_size}")
-        return hashlib.sha256("\n".join(found).encode()).hexdigest()
+        return hashlib.sha256(repr(stamp_of(self.sources)).encode()).hexdigest()
 
 
 def _lock(stream: IO[str]) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+_VARIABLES = ("group_vars", "host_vars")
 
 
 def inventory_sources(environment: Mapping[str, str], folder: Path) -> tuple[str, ...]:
@@ -32,6 +35,37 @@ def state_of(environment: Mapping[str, str], sources: Sequence[str]) -> Path:
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
     state = environment.get("TPU_FLEET_STATE_DIR") or "~/.local/state/tpu-fleet"
     return Path(state).expanduser() / "watch" / digest
+
+
+def stamp_of(sources: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    """Return what changes with each change of a file in which a fleet is declared; it reads none.
+
+    Those are the files of the sources, and the folders with variables beside them.
+    """
+    found = []
+    for source in map(Path, sources):
+        beside = [] if source.is_dir() else [source.parent / name for name in _VARIABLES]
+        for file in (file for place in (source, *beside) for file in _files(place)):
+            with contextlib.suppress(OSError):
+                seen = os.stat(file)  # noqa: PTH116 - of a path as text
+                times = (seen.st_mtime_ns, seen.st_ctime_ns)
+                found.append((file, seen.st_ino, seen.st_size, *times))
+    return found
+
+
+def _files(place: Path) -> Iterator[str]:
+    """Yield a file, or all below a folder, as Ansible reads them: also where links lead."""
+    if not place.is_dir():
+        yield str(place)
+    met = set()
+    for folder, folders, names in os.walk(place, followlinks=True):
+        # A link may lead back to where it is.
+        if os.path.realpath(folder) in met:
+            folders.clear()
+            continue
+        met.add(os.path.realpath(folder))
+        folders.sort()
+        yield from (f"{folder}/{name}" for name in sorted(names))
 
 
 def without_fleet(environment: Mapping[str, str], folder: Path) -> str:

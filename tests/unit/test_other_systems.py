@@ -83,7 +83,7 @@ import importlib, os, select, signal, socket, sys, time
 names, attributes = eval(sys.argv[1]), eval(sys.argv[2])
 # What is not ours is there already, as for this system.
 import ansible.cli, ansible_runner, apprise, asyncssh, rich.console, rich.live, textual.app
-import google.auth, platformdirs, requests, textual.widgets
+import google.auth, requests, textual.widgets
 sys.platform = "darwin"
 for module in (os, select, signal, socket, time):
     for name in attributes & set(vars(module)):

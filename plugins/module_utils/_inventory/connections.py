@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from .._core.cache_folder import cache_folder
+
 KEX_DEFAULT, KEX_CHEAP = "default", "cheap"
 KEY_EXCHANGES = (KEX_DEFAULT, KEX_CHEAP)
 KEX_ENV = "TPU_FLEET_SSH_KEX"
@@ -49,5 +51,4 @@ def control_directory(environment: Mapping[str, str]) -> Path:
     The whole path of a socket must fit into 108 bytes, so this is not in the state folder, which
     may be anywhere.
     """
-    cache = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "tpu-fleet/ssh"
+    return cache_folder(environment) / "ssh"

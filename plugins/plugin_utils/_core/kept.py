@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from ...module_utils._core.cache_folder import cache_folder
 from ...module_utils._host.state import write_atomically
 
 _SUM = hashlib.sha256().digest_size
@@ -22,8 +23,7 @@ _SUM = hashlib.sha256().digest_size
 
 def folder(environment: Mapping[str, str]) -> Path:
     """Return where things are kept."""
-    cache = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "tpu-fleet/kept"
+    return cache_folder(environment) / "kept"
 
 
 def kept(name: str, parts: Iterable[bytes], make: Callable[[], bytes]) -> bytes:

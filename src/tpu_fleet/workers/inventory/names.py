@@ -84,14 +84,14 @@ def remember(sources: Sequence[str], **found: Iterable[str]) -> None:
     new = {**known, **{kind: _words(list(names)) for kind, names in found.items()}}
     if new == known:
         return
+    # Imported here, because TAB only reads.
+    from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
+
     with contextlib.suppress(OSError):
         path = _file_of(sources)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The whole file appears at once, because a shell may complete now.
-        half = path.with_suffix(f".{os.getpid()}")
-        half.touch(mode=0o600)
-        half.write_text(json.dumps(new), encoding="utf-8")
-        half.replace(path)
+        write_atomically(path, json.dumps(new), mode=0o600, uid=os.geteuid(), gid=os.getegid())
 
 
 def _words(names: object) -> list[str]:
@@ -105,7 +105,7 @@ def _file_of(sources: Sequence[str]) -> Path:
     # Imported here, because TAB often needs no names.
     import hashlib
 
-    import platformdirs
+    from ansible_collections.tpu.fleet.plugins.module_utils._core.cache_folder import cache_folder
 
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
-    return platformdirs.user_cache_path("tpu-fleet") / "names" / f"{digest}.json"
+    return cache_folder(os.environ) / "names" / f"{digest}.json"

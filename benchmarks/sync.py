@@ -17,7 +17,7 @@ as long, and as much memory.
 sync       `tpu-fleet sync`
 site       `ansible-playbook tpu.fleet.site`
 by hand    for each worker at once: rsync, then ssh, which ends the program in tmux and starts it
-restart    the last part alone, on the worker: what no way can beat
+restart    the last part alone, on all workers at one moment: what no way can beat
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.path.insert(0, str(ROOT / "local_cloud/tests/support"))
 
+from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import AGENT  # noqa: E402
 from fleet import NOTHING, Fleet, wait_until  # noqa: E402
 from warm_ansible import STARTED  # noqa: E402
 
 from tpu_local_cloud.machines.layout import Layout  # noqa: E402
+from tpu_local_cloud.machines.small import lives_on  # noqa: E402
 
 ZONE = "us-central2-b"
 KINDS = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64", 64: "v4-512"}
@@ -67,7 +69,10 @@ while True:
 MODULES, LINES = 100, 150
 BY_HAND = "by-hand"
 LOG = f"/home/ubuntu/{BY_HAND}.log"
+UNIT = "tpu-fleet-run@digits.service"
 RUN_LOG = "/var/log/tpu-fleet/runs/digits/run.log"
+# Seconds for the connections of a restart: in all, and for each worker.
+CONNECTED, CONNECTED_EACH = 2.0, 0.1
 AGAIN = f"'exec python3 train.py >> {LOG}'"
 # A session that ends takes the server with it, which the next one would then miss.
 START = (
@@ -87,6 +92,7 @@ class Slice(Fleet):
         super().__init__(folder, self.file(workers), port=port)
         # Bytecode is kept, as on a user's computer.
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.groups = control_groups() / folder.name
         self.code = folder / "code"
         self.code.mkdir()
         for number in range(MODULES):
@@ -120,6 +126,8 @@ class Slice(Fleet):
         if self.small:
             self.fill_image()
         self.play("site.yml")
+        if self.small:
+            self.name_groups()
         self.by_hand()
         for log in (RUN_LOG, LOG):
             self.seen(log, "1", 0.0)
@@ -141,6 +149,26 @@ class Slice(Fleet):
         shutil.copytree(filled, home / "small-common", symlinks=True, dirs_exist_ok=True)
         shutil.rmtree(filled)
         self.declare(self.file(self.workers))
+
+    def name_groups(self) -> None:
+        """Put each agent into a control group of its unit's name, as systemd does.
+
+        By that a sync knows that a signal reaches the agent; root of a small machine cannot do it.
+        """
+        home = Layout(self.folder / "cloud").home / "small"
+        agents = [pid for pid in pids_of(AGENT) if lives_on(pid, home)]
+        assert len(agents) == self.workers, agents
+        for pid in agents:
+            group = self.groups / str(pid) / UNIT
+            group.mkdir(parents=True)
+            (group / "cgroup.procs").write_text(str(pid))
+
+    def down(self) -> None:
+        """Take everything down; remove the control groups when the machines have ended."""
+        super().down()
+        for group in (*self.groups.glob("*/*/"), *self.groups.glob("*/"), self.groups):
+            with suppress(FileNotFoundError):
+                group.rmdir()
 
     def seen(self, log: str, version: str, begun: float) -> float:
         """Return the seconds until every worker had printed a version."""
@@ -184,16 +212,16 @@ class Slice(Fleet):
         self.run("xargs", "-a", str(names), "-P", "64", "-I{}", "sh", "-c", each)
 
     def restarted(self) -> Cost:
-        """Return the seconds between the order on a worker and the program's first line."""
+        """Return the seconds from an order that each worker has, to the last one's first line."""
         version = self.edit()
         self.run(
             *("tpu-fleet", "cp", str(self.code / "train.py"), f":/home/ubuntu/{BY_HAND}/train.py")
         )
-        shown = self.ssh(self.names[0], f"date +%s.%N; {START}").splitlines()
-        self.run("tpu-fleet", "exec", "--", START)
-        found = self.ssh(self.names[0], "sleep 1; " + f"grep '^version {version} ' {LOG}")
-        first = float(re.findall(r"at (\S+)", found)[0])
-        return Cost(first - float(shown[0]), 0.0, 0.0)
+        # All wait for one moment, with which their connections have nothing to do.
+        begun = time.time() + CONNECTED + CONNECTED_EACH * self.workers
+        wait = f"sleep $(date +%s.%N | awk '{{print {begun:.3f} - $1}}')"
+        self.run("tpu-fleet", "exec", "--", f"{wait}; {START}")
+        return Cost(self.seen(LOG, version, begun), 0.0, 0.0)
 
     def rows(self) -> dict[str, Callable[[], Cost]]:
         """Return how each contender is measured, site.yml aside."""
@@ -212,6 +240,20 @@ class Slice(Fleet):
             rows = {"site": lambda: self.counted(RUN_LOG, self.site)}
             found.update(interleaved(rows, trials))
         return found
+
+
+def control_groups() -> Path:
+    """Return where this computer has the control groups of version 2."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    return next(Path(place) for _what, place, kind, *_more in mounts if kind == "cgroup2")
+
+
+def pids_of(words: bytes) -> Iterator[int]:
+    """Return the processes that have these words in their command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if words in path.read_bytes():
+                yield int(path.parent.name)
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO
 from .._apply_agent.locks import attempt
 from .._apply_agent.place import Place
 from .._host.as_user import UserError
-from .._host.run_states import ENDED, RUNNING
 from .._host.runs import RunFiles
 from .._host.snapshot import SnapshotError
 from .._host.state import STATE_DIR
@@ -151,7 +150,7 @@ def _work(line: Line, worker: Worker) -> int:
     if worker.is_there():
         line.say("ready", same=True)
         line.request()
-        line.say("done", runs=[worker.state(run) for run in order.runs])
+        line.say("done", runs=worker.progress()[0])
         return 0
     try:
         contents = worker.contents()
@@ -184,8 +183,7 @@ def _follow(worker: Worker, line: Line) -> list[dict[str, Any]]:
     grace = max(float(worker.definitions[run]["grace_seconds"]) for run in worker.order.runs)
     deadline = time.monotonic() + grace + START_SECONDS
     while True:
-        states = [worker.state(run) for run in worker.order.runs]
-        begun = all(one["next"] and one["state"] in (RUNNING, *ENDED) for one in states)
-        if (begun and worker.has_begun()) or line.has_more() or time.monotonic() > deadline:
+        states, begun = worker.progress()
+        if begun or line.has_more() or time.monotonic() > deadline:
             return states
         time.sleep(LOOK)

@@ -23,7 +23,7 @@ from .._apply_agent.place import Place
 from .._host import snapshot
 from .._host.as_user import account_of, as_user
 from .._host.run_left import ORIGINS
-from .._host.run_states import RUNNING
+from .._host.run_states import ENDED, RUNNING
 from .._host.runs import RunFiles, read_json
 from .._host.state import as_json, load, read_text, record, write_atomically
 from .._roles.code_checkout import act
@@ -176,7 +176,7 @@ class Worker:
 
     def switch(self, origin: Mapping[str, Any]) -> None:
         """Switch to the version, and have the agents of the runs start their next attempt."""
-        self._attempts = {run: self._attempt(run) for run in self.order.runs}
+        self._attempts = {run: _attempt(self.files.status(run)) for run in self.order.runs}
         # First: if this process ends here, the machine itself installs the rest.
         described = snapshot.description(self.tree.name, self.order.entries, self.order.digest)
         apply_version.take(self.place, self.tree.name, self.archive, described)
@@ -185,10 +185,6 @@ class Worker:
         for run in self.order.runs:
             self._note_origin(run, origin)
         self._define()
-
-    def _attempt(self, run: str) -> int:
-        attempt = self.files.status(run).get("attempt")
-        return attempt if isinstance(attempt, int) else 0
 
     def _note_state(self) -> None:
         state_dir = self.place.noted.parent
@@ -235,10 +231,20 @@ class Worker:
 
     # Afterwards -----------------------------------------------------------------------------------
 
-    def state(self, run: str) -> dict[str, Any]:
+    def progress(self) -> tuple[list[dict[str, Any]], bool]:
+        """Return what each run does, and whether all have begun their next attempt, or ended it.
+
+        An attempt has begun when the agent has seen its program.
+        """
+        seen = {run: self.files.status(run) for run in self.order.runs}
+        states = [self._state(run, status) for run, status in seen.items()]
+        begun = all(one["next"] and one["state"] in (RUNNING, *ENDED) for one in states)
+        pids = all(one.get("pid") or one.get("state") != RUNNING for one in seen.values())
+        return states, begun and pids
+
+    def _state(self, run: str, status: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a run does: its state, its attempt, and whether that is the next one."""
-        status = self.files.status(run)
-        attempt = self._attempt(run)
+        attempt = _attempt(status)
         return {
             "run": run,
             "state": str(status.get("state", "")),
@@ -246,11 +252,6 @@ class Worker:
             "next": attempt > self._attempts.get(run, attempt),
             "reason": str(status.get("reason", "")),
         }
-
-    def has_begun(self) -> bool:
-        """Return whether the agents have seen the programs of the runs, or their end."""
-        seen = (self.files.status(run) for run in self.order.runs)
-        return all(one.get("pid") or one.get("state") != RUNNING for one in seen)
 
     def tidy(self) -> None:
         """Remove old versions, and take what was changed here for declared."""
@@ -263,6 +264,11 @@ class Worker:
             lambda path: path in own or f"{path}/".startswith(below),
             stamp.part_of(self.place.watch, own, [self.tree.releases], [self.tree.record]),
         )
+
+
+def _attempt(status: Mapping[str, Any]) -> int:
+    attempt = status.get("attempt")
+    return attempt if isinstance(attempt, int) else 0
 
 
 def _age(path: Path) -> float:

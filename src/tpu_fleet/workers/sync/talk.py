@@ -32,7 +32,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import (
 )
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Target
 
-BEGIN_SECONDS = 10.0
+BEGIN_SECONDS = 20.0
 """How long a worker keeps what it would remove, until the programs of all have begun."""
 SILENCE = 600.0
 """Seconds without a word after which a worker is given up."""

@@ -93,7 +93,7 @@ def _once_for_equal(
     together: dict[Any, list[dict[str, Any]]] = {}
     for number, row in enumerate(rows):
         about = tuple(row[name] for name in ("check", "subject", "status", "says"))
-        key = (*about, row["remedy"].replace(f"{_LIMIT}{row['host']}", _LIMIT))
+        key = (*about, row["remedy"].replace(_LIMIT + row["hosts"][0], _LIMIT))
         together.setdefault(number if row["status"] in (OK, SKIPPED) else key, []).append(row)
     groups = {tuple(hosts): group_name("tpu_slice", name) for name, hosts in by_slice.items()}
     return [_of_several(equal, groups) for equal in together.values()]
@@ -103,13 +103,11 @@ def _of_several(
     rows: Sequence[dict[str, Any]], groups: Mapping[tuple[str, ...], str]
 ) -> dict[str, Any]:
     """Return one row for these; its remedy is for all of them, by the slice's group or by name."""
-    first = rows[0]
+    first, one = rows[0], _together(rows)
     if len(rows) == 1:
         return first
-    hosts = tuple(row["host"] for row in rows)
-    limit = _LIMIT + groups.get(hosts, ",".join(hosts))
-    remedy = first["remedy"].replace(f"{_LIMIT}{first['host']}", limit)
-    return {**first, "host": ", ".join(hosts), "remedy": remedy}
+    limit = _LIMIT + groups.get(tuple(one["hosts"]), ",".join(one["hosts"]))
+    return {**one, "remedy": first["remedy"].replace(_LIMIT + first["hosts"][0], limit)}
 
 
 def _merged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -118,8 +116,13 @@ def _merged(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         says.setdefault(str(row["says"]), []).append(row["host"])
     more = [f"on {listed(hosts)}: {text}" for text, hosts in says.items() if text != first["says"]]
-    host = ", ".join(row["host"] for row in rows)
-    return {**first, "host": host, "says": "; ".join([first["says"], *more])}
+    return {**_together(rows), "says": "; ".join([first["says"], *more])}
+
+
+def _together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first row, as one of all hosts of these."""
+    hosts = [host for row in rows for host in row["hosts"]]
+    return {**rows[0], "host": ", ".join(hosts), "hosts": hosts}
 
 
 def _answer(host: str, answer: Any) -> dict[str, Any]:
@@ -131,7 +134,7 @@ def _answer(host: str, answer: Any) -> dict[str, Any]:
 
 
 def _row(host: str, finding: Mapping[str, Any]) -> dict[str, Any]:
-    return {"host": host, **finding}
+    return {"host": host, "hosts": [host], **finding}
 
 
 def _failed(check: str, answer: Mapping[str, Any]) -> dict[str, str]:

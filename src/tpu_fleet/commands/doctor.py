@@ -29,7 +29,7 @@ def table_of(report: dict[str, Any], everything: bool) -> Table:
             subject = f"{row['check']} {row['subject']}".strip()
             remedy = row["remedy"] and f"Remedy: {row['remedy']}"
             table.add(
-                *(row["status"], fold(row["host"].split(", ")), subject),
+                *(row["status"], fold(row["hosts"]), subject),
                 notes=(row["says"], remedy),
                 style=COLOURS[row["status"]],
             )

@@ -121,6 +121,7 @@ WORKER = shape(
 )
 FINDING = shape(
     dict.fromkeys(("subject", "case", "fix"), TEXT),
+    hosts=told(many(TEXT), "Each worker; or the slice, or controller."),
     **dict.fromkeys(("host", "check", "status", "says", "remedy"), TEXT),
 )
 FINDING_OF_WHY: Form = {

@@ -10,7 +10,10 @@ from click.testing import CliRunner
 
 from tpu_fleet.commands import doctor as command
 
-GOOD = {"host": "solo", "check": "disk", "subject": "", "status": "ok", "says": "", "remedy": ""}
+GOOD: dict[str, Any] = {
+    **{"host": "solo", "hosts": ["solo"], "check": "disk", "subject": "", "status": "ok"},
+    **{"says": "", "remedy": ""},
+}
 BAD = {
     **GOOD,
     "check": "lock_file",
@@ -20,7 +23,7 @@ BAD = {
 }
 
 
-def report(code: int, *rows: dict[str, str]) -> dict[str, Any]:
+def report(code: int, *rows: dict[str, Any]) -> dict[str, Any]:
     lines = ["fixed: solo: removed /x/lock (it was there)", "1 fail, 0 to look at"]
     status = ["ok", "warn", "fail"][code]
     return {"rows": rows, "fixed": [], "lines": lines, "status": status, "exit_code": code}
@@ -65,7 +68,7 @@ def test_only_what_is_not_well_is_shown(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_many_workers_are_named_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    several = {**BAD, "host": "pair-w0, pair-w1, pair-w2"}
+    several = {**BAD, "hosts": ["pair-w0", "pair-w1", "pair-w2"]}
     assert "pair-w[0-2]  " in run(monkeypatch, Playbook(report(2, several))).output
 
 

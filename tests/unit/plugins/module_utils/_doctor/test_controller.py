@@ -566,6 +566,7 @@ def test_equal_trouble_is_one_row_with_the_workers_and_a_remedy_for_all() -> Non
         assert len([one for one in found["rows"] if one["status"] == "ok"]) > len(hosts)
         bad = [one for one in found["rows"] if one["status"] == "warn"]
         assert found["lines"][-1].startswith(f"0 fail, {len(bad)} to look at")
+        assert all(one["host"] == ", ".join(one["hosts"]) for one in found["rows"])
         return [(one["host"], one["remedy"]) for one in bad]
 
     everywhere = "Run: x --limit pair-w0,pair-w1,solo"
@@ -574,6 +575,20 @@ def test_equal_trouble_is_one_row_with_the_workers_and_a_remedy_for_all() -> Non
         ("pair-w0, pair-w1", "Run: x --limit tpu_slice_pair"),
         ("solo", "Run: x --limit solo"),
     ]
+
+
+def test_a_remedy_for_a_run_on_several_slices_names_each_worker() -> None:
+    asked = [{"host": host, "slice": host[:4]} for host in ("pair-w0", "pair-w1", "solo")]
+
+    def trouble(host: str) -> dict[str, str]:
+        remedy = f"Run: x --limit {host}"
+        return {**row("fail", "runs"), "subject": "a", "case": "no_agent", "remedy": remedy}
+
+    answers = {one["host"]: {"findings": [trouble(one["host"])], "compare": SAID} for one in asked}
+    found = report({"findings": [row("ok", "api")], "workers": {}}, answers, asked)
+    [one] = [one for one in found["rows"] if one["check"] == "runs"]
+    assert one["hosts"] == ["pair-w0", "pair-w1", "solo"]
+    assert one["remedy"] == "Run: x --limit pair-w0,pair-w1,solo"
 
 
 def test_a_worker_on_which_a_run_is_well_is_not_named() -> None:

@@ -325,7 +325,8 @@ class Call:
         await asyncio.gather(*tasks)
         shared = result.pop("shared")
         await group.found(order.host, {n: v for n, v in shared.items() if n in SHARED.values()})
-        await group.done(order.host, well=result["status"] == "ok")
+        # What one that followed did not look for, the others may lack.
+        await group.done(order.host, well=leads and result["status"] == "ok")
         return result
 
 

@@ -381,6 +381,42 @@ def test_a_host_that_is_lost_at_work_is_found_at_another_address(
     assert said == [("lost", {"say": "moved", "address": "new"})]
 
 
+def test_what_one_that_followed_did_not_need_is_found_by_one_worker_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first fails, and the second needs nothing: the others would each resolve a branch."""
+    let: dict[str, asyncio.Event] = {}
+    led: list[str] = []
+
+    async def talk(*words: Any) -> dict[str, Any]:
+        peers, host = words[5], words[7]
+        if not words[1]["lead"]:
+            await peers()
+            led.append(host)
+        await let[host].wait()
+        return {"status": "failed" if host == "w0" else "ok", "shared": {}}
+
+    async def story() -> list[list[str]]:
+        names = ["w0", "w1", "w2", "w3"]
+        orders = [mock.Mock(host=name, slice="pair", address="") for name in names]
+        let.update((name, asyncio.Event()) for name in names)
+        call = Call(orders, b"", "me", lambda _host, _said: None, mock.Mock())
+        tasks = [
+            asyncio.create_task(call._talk(mock.Mock(target=Target(name, name)))) for name in names
+        ]
+        seen = []
+        for name in names:
+            for _turn in range(10):
+                await asyncio.sleep(0)
+            seen.append([*led])
+            let[name].set()
+        await asyncio.gather(*tasks)
+        return seen
+
+    monkeypatch.setattr(apply_run, "talk", talk)
+    assert run(story()) == [[], ["w1"], ["w1", "w2"], ["w1", "w2", "w3"]]
+
+
 def test_a_host_that_is_away_from_the_beginning_is_not_waited_for_without_a_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -73,7 +73,7 @@ class InBoard:
             raise click.ClickException("\n".join(problems(done)) or f"{service.host}: not copied")
         click.echo(f"It is in {self.folder}/{folder.name} of {service.host}.")
         port = free_port(service.port)
-        hold_tunnel(service, port, None, greeting_of(service, port, None, ""))
+        hold_tunnel(service, port, None, greeting_of(service, port, ""))
 
     def _service(self) -> Served:
         found = [one for one in read_services() if one.name == self.name and one.enabled]

@@ -316,7 +316,7 @@ def refreshed(service: Served) -> Served:
         return service
 
 
-def greeting_of(service: Served, port: int, user: str | None, token: str) -> list[str]:
+def greeting_of(service: Served, port: int, token: str) -> list[str]:
     """Return the address to open, and how to get the token."""
     lines = [
         f"{service.description} ({service.user} on {service.host}): {service.url(port, token)}"
@@ -381,6 +381,6 @@ def tunnel(
         raise click.ClickException(f"Port {port} of this computer is in use.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        hold(service, local, user, greeting_of(service, local, user, token))
+        hold(service, local, user, greeting_of(service, local, token))
     except KeyboardInterrupt:
         click.echo("\nThe tunnel is closed.")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import shown_text
 
+from .inventory.hosts import fold
 from .inventory.read import in_words
 from .play import Event, plain, problem_of
 
@@ -20,6 +21,8 @@ DEBUG, ONBOARDING = "ansible.builtin.debug", "tpu.fleet.onboarding"
 FINE = ("ready", "ended")
 """Phases of a slice for which there is nothing to do."""
 PUSHED = "Ansible applies the roles from this computer"
+_HOST = "\0"
+"""Stands in an error for the name of a host, and in no text that is shown."""
 
 
 @dataclass
@@ -212,12 +215,16 @@ class Report:
 
 
 def grouped(failures: Iterable[Failure]) -> list[tuple[list[str], str]]:
-    """Put equal failures together: the hosts, and the text, in which none of them is named."""
-    found: dict[str, tuple[list[str], str]] = {}
+    """Put equal failures together: the hosts, and the text, in which all stand for each."""
+    found: dict[str, list[str]] = {}
     for one in dict.fromkeys(failures):
-        text = one.text.strip()
-        # As a word: a host may be called a, and solo stands in resolo.
-        name = rf"(?<![\w-]){re.escape(one.host)}(?![\w-])"
-        key = re.sub(name, "\0", text) if one.host else text
-        found.setdefault(key, ([], text))[0].append(one.host)
-    return list(found.values())
+        found.setdefault(_of_any_host(one), []).append(one.host)
+    return [(hosts, text.replace(_HOST, fold(hosts))) for text, hosts in found.items()]
+
+
+def _of_any_host(failure: Failure) -> str:
+    """Return the text with a mark in the place of the host's name."""
+    text = failure.text.strip()
+    # As a word: a host may be called a, and solo stands in resolo.
+    name = rf"(?<![\w-]){re.escape(failure.host)}(?![\w-])"
+    return re.sub(name, _HOST, text) if failure.host else text

@@ -91,12 +91,12 @@ def test_the_token_is_read_by_who_may() -> None:
 
 
 def test_the_greeting_says_where_the_token_is() -> None:
-    told = "\n".join(tunnel.greeting_of(NOTEBOOK, 9999, None, ""))
+    told = "\n".join(tunnel.greeting_of(NOTEBOOK, 9999, ""))
     assert "http://127.0.0.1:9999/lab\n" in told
     assert f"-l alice solo cat {NOTEBOOK.token_file}" in told
-    assert "?token=abc" in "\n".join(tunnel.greeting_of(NOTEBOOK, 9999, None, "abc"))
+    assert "?token=abc" in "\n".join(tunnel.greeting_of(NOTEBOOK, 9999, "abc"))
     # The dashboard asks for it in a field.
-    told = "\n".join(tunnel.greeting_of(RAY, 9999, None, "abc"))
+    told = "\n".join(tunnel.greeting_of(RAY, 9999, "abc"))
     assert "?token" not in told
     assert "Token: abc" in told
 

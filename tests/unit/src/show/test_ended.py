@@ -45,7 +45,7 @@ def test_equal_failures_are_shown_once() -> None:
     same = [Failure(f"pair-w{at}", f"pair-w{at}: no room\nat all") for at in range(5)]
     assert failure_lines([*same, Failure("localhost", "no grant")], 5) == [
         "on 5 of 5 machines, the same (pair-w[0-4]):",
-        "  pair-w0: no room\n  at all",
+        "  pair-w[0-4]: no room\n  at all",
         "no grant",
     ]
     assert failure_lines([Failure("solo", "away")], 5) == ["on solo:", "  away"]

@@ -88,7 +88,7 @@ VIEW = FleetView(
 )
 FOUND = {
     "status": "fail",
-    "host": "bench",
+    **{"host": "bench", "hosts": ["bench"]},
     "check": "run",
     "subject": "lm-oom",
     "says": WHY,

@@ -112,10 +112,11 @@ def test_equal_failures_are_put_together() -> None:
     same = [Failure(f"pair-w{at}", f"pair-w{at}: No route to host") for at in range(3)]
     # A name of one letter stands in most words.
     short = [Failure(name, f"base of {name}: cannot be applied") for name in ("a", "b", "c")]
-    assert [hosts for hosts, _text in grouped(short)] == [["a", "b", "c"]]
-    assert [hosts for hosts, _text in grouped([*same, same[0], Failure("x", "other")])] == [
-        ["pair-w0", "pair-w1", "pair-w2"],
-        ["x"],
+    assert grouped(short) == [(["a", "b", "c"], "base of a,b,c: cannot be applied")]
+    assert grouped([*same, same[0], Failure("x", "x: other"), Failure("", "none")]) == [
+        (["pair-w0", "pair-w1", "pair-w2"], "pair-w[0-2]: No route to host"),
+        (["x"], "x: other"),
+        ([""], "none"),
     ]
 
 

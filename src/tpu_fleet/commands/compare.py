@@ -24,6 +24,7 @@ from ..history import declared
 from ..history.look import STEP
 from ..history.record import history_here, places_known, seen_now
 from ..history.store import History, Look, Point, by_step
+from ..history.story import attempts_of, begins_of
 from ..page.words import iso, long, number
 from ..show.chart import LETTERS, WIDTH, Curve, chart
 from ..show.console import wide_console
@@ -68,6 +69,8 @@ class Compared:
     keys: Sequence[str]
     """The names of all of its numbers."""
     declared: Mapping[str, str] | None
+    begins: Sequence[tuple[float, int]] = ()
+    """When its attempts began, and at which step."""
 
     @property
     def begun(self) -> float:
@@ -83,7 +86,7 @@ class Compared:
     @cached_property
     def kept(self) -> Sequence[Point]:
         """Its points in the order of steps; see `by_step`."""
-        return by_step(self.points)
+        return by_step(self.points, self.begins)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return its points for a file; see FIELDS."""
@@ -143,7 +146,10 @@ def chosen(
         name = key_of(list(curves), key)
         keys = sorted(set(curves) - {STEP})
         _at, body = told.get(view.name, (0.0, None))
-        found.append(Compared(letter, view, name, curves.get(name, ()), keys, body))
+        events = history.events_of(view.slice, view.run)
+        attempts = attempts_of(events, (), curves.get(STEP, ()), view.state, time.time())
+        begins = begins_of(attempts)
+        found.append(Compared(letter, view, name, curves.get(name, ()), keys, body, begins))
     return found
 
 

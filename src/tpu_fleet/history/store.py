@@ -12,6 +12,7 @@ import json
 import math
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,19 +90,29 @@ class Point:
     value: float
 
 
-def by_step(points: Iterable[Point]) -> list[Point]:
+def by_step(points: Iterable[Point], begins: Iterable[tuple[float, int]] = ()) -> list[Point]:
     """Return those of a curve's points, in the order of time, that count, in the order of steps.
 
     What is done again counts as it was done last. Where a later attempt began at an earlier step,
-    what the one before had done beyond that step is no part of the run any more: it may be of
-    another version of the code.
+    what the one before had done from that step on is no part of the run any more: it may be of
+    another version of the code. `begins` has when attempts began, and at which step, because not
+    each step has a point.
     """
     found: list[Point] = []
+    due = deque(sorted(begins))
     for one in points:
-        while found and found[-1].step >= one.step:
-            found.pop()
+        while due and due[0][0] <= one.at:
+            _cut(found, due.popleft()[1])
+        _cut(found, one.step)
         found.append(one)
+    for _at, step in due:
+        _cut(found, step)
     return found
+
+
+def _cut(points: list[Point], step: int) -> None:
+    while points and points[-1].step >= step:
+        points.pop()
 
 
 @dataclass(frozen=True)
@@ -280,11 +291,17 @@ class History:
 
     def events(self, since: float = 0.0, also: str = "") -> list[Event]:
         """Return the events since a time, in the order of time; those of one name of all times."""
+        return self._events("at >= ? OR name = ?", since, also)
+
+    def events_of(self, slice_name: str, run: str) -> list[Event]:
+        """Return all events of a run, in the order of time."""
+        return self._events("slice = ? AND run = ?", slice_name, run)
+
+    def _events(self, which: str, *values: Any) -> list[Event]:
         rows = self._rows(
-            "SELECT at, slice, run, worker, name, attempt, detail FROM event "
-            "WHERE at >= ? OR name = ? ORDER BY at, slice, run, worker",
-            since,
-            also,
+            f"SELECT at, slice, run, worker, name, attempt, detail FROM event WHERE {which} "  # noqa: S608
+            "ORDER BY at, slice, run, worker",
+            *values,
         )
         return [
             Event(at, name, run, worker, event, attempt, json.loads(detail))

@@ -115,6 +115,11 @@ class RunStory:
         return self.state in (*ENDED_OR_STOPPED, REMOVED)
 
     @property
+    def begins(self) -> list[tuple[float, int]]:
+        """When attempts began, and at which step; see `by_step`."""
+        return begins_of(self.attempts)
+
+    @property
     def interruptions(self) -> list[Attempt]:
         """The attempts that something ended, the newest first."""
         return [one for one in reversed(self.attempts) if one.interrupted]
@@ -310,6 +315,11 @@ def _with_times(one: Attempt, view: RunView) -> Attempt:
     return replace(one, start_parts=parts, start_counts=counts, inside=one.inside or view.inside)
 
 
+def begins_of(attempts: Iterable[Attempt]) -> list[tuple[float, int]]:
+    """Return when attempts began, and at which step, as far as that is known."""
+    return [(one.begun, one.first_step) for one in attempts if one.first_step is not None]
+
+
 def attempts_of(
     events: Sequence[Event], lost: Sequence[float], steps: Sequence[Point], state: str, now: float
 ) -> list[Attempt]:
@@ -353,24 +363,29 @@ def _attempt(
     now: float,
 ) -> Attempt:
     ends = [e for e in own if e.name == "attempt-ended" and e.attempt == number]
-    firsts = [e.detail["first_step"] for e in ends if isinstance(e.detail.get("first_step"), int)]
+    starts = [e for e in own if e.name == FIRST and e.attempt == number]
+    told = [e.detail.get("first_step") for e in (*starts, *ends)]
+    firsts = [step for step in told if isinstance(step, int)]
     steps = [e.detail["step"] for e in own if isinstance(e.detail.get("step"), int)]
     own_points = _between(points, begun, until)
     if not ends:
         firsts += [point.step for point in own_points[:1]]
     steps += [point.step for point in own_points]
     gone = next((at for at in lost if begun <= at and (until is None or at < until)), None)
-    starts = [e.detail for e in own if e.name == FIRST and e.attempt == number]
-    start = max(starts, key=lambda told: sum((told.get("parts") or {}).values()), default={})
-    told = [e.detail["inside"] for e in own if e.attempt == number and e.detail.get("inside")]
+    longest = max(
+        (e.detail for e in starts),
+        key=lambda said: sum((said.get("parts") or {}).values()),
+        default={},
+    )
+    inside = [e.detail["inside"] for e in own if e.attempt == number and e.detail.get("inside")]
     attempt = Attempt(
         number,
         begun,
         first_step=min(firsts, default=None),
         step=max(steps, default=None),
-        start_parts=start.get("parts") or {},
-        start_counts=start.get("counts") or {},
-        inside=max(told, key=lambda seconds: sum(seconds.values()), default={}),
+        start_parts=longest.get("parts") or {},
+        start_counts=longest.get("counts") or {},
+        inside=max(inside, key=lambda seconds: sum(seconds.values()), default={}),
     )
     if until is None and not ends and gone is None and state not in ENDED:
         return attempt

@@ -143,6 +143,35 @@ class Reader:
         send({"at": self._at()})
 
 
+class Unwritten:
+    """Says what a log lacks because the worker could not write it, as on a full disk.
+
+    The run's agent counts it; a caller that comes back after a lost connection was told before.
+    """
+
+    def __init__(self, status: dict[str, Any], again: bool) -> None:
+        self.known = self._bytes(status) if again else 0
+        self.failing = False
+
+    @staticmethod
+    def _bytes(status: dict[str, Any]) -> int:
+        count = status.get("log_dropped_bytes")
+        return count if isinstance(count, int) else 0
+
+    def news(self, status: dict[str, Any]) -> str:
+        """Return what is to be said now; empty if there is nothing new."""
+        count = self._bytes(status)
+        begin = f"{status.get('log_path')}: "
+        found = [text for text in status.get("problems") or () if str(text).startswith(begin)]
+        if found and count > self.known:
+            said, self.failing = self.failing, True
+            return "" if said else f"the worker cannot write this log now: {found[0]}"
+        if found or count <= self.known:
+            return ""
+        self.known, self.failing = count, False
+        return f"{count:,} bytes of this log are missing: the worker could not write them"
+
+
 def send_log(order: dict[str, Any]) -> None:
     """Send a run's log, to its end or until the run ends."""
     files = RunFiles()
@@ -152,6 +181,7 @@ def send_log(order: dict[str, Any]) -> None:
         send({"none": files.names()})
         return
     send({"run": status})
+    unwritten = Unwritten(status, bool(order.get("at")))
     reader = Reader(path, files.log_limit(order["run"]), bool(order.get("follow")))
     begun = False
     over_since: float | None = None
@@ -162,10 +192,14 @@ def send_log(order: dict[str, Any]) -> None:
                 order["at"] = ["", 0, 0]
                 send({"at": order["at"]})
         busy = reader.send_all() if begun else False
+        lacks = unwritten.news(status)
+        if lacks:
+            send({"lost": lacks})
         if not order.get("follow"):
             send({"end": ""})
             return
-        state = files.told(order["run"]).get("state", "")
+        status = files.told(order["run"])
+        state = status.get("state", "")
         now = time.monotonic()
         is_over = state in ENDED or files.has_left(order["run"])
         if busy or not is_over:

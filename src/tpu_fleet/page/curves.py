@@ -277,7 +277,7 @@ def spark_of(one: RunStory) -> Spark | None:
 
 def comparison_of(stories: Sequence[RunStory]) -> Comparison | None:
     """Draw the losses of the runs that reported one last; None if there is nothing to compare."""
-    with_loss = [(one, by_step(one.curves.get(loss_of(one), ()))) for one in stories]
+    with_loss = [(one, by_step(one.curves.get(loss_of(one), ()), one.begins)) for one in stories]
     told = [(one, points) for one, points in with_loss if len(points) > 1]
     newest = sorted(told, key=lambda pair: -max(point.at for point in pair[1]))[:MOST_COMPARED]
     drawn = [pair for pair in told if pair in newest]

@@ -15,7 +15,7 @@ from tpu_fleet.commands import compare as command
 from tpu_fleet.commands.compare import NO_PARQUET, Compared, compare, differences, key_of, table_of
 from tpu_fleet.history.declared import PREFIX
 from tpu_fleet.history.record import HISTORY
-from tpu_fleet.history.store import History, Look, Point
+from tpu_fleet.history.store import Event, History, Look, Point
 from tpu_fleet.workers.ask.run_view import RunView
 from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
 
@@ -210,6 +210,26 @@ def test_a_step_that_was_done_again_counts_once(history: Path) -> None:
     row = table_of([one]).rows[0]
     assert "9" in str(row)
     assert "0.02198" not in str(row)
+
+
+def test_what_was_done_before_a_restart_at_an_earlier_step_counts_no_more(history: Path) -> None:
+    """Not each step has a point: the next attempt began at 35, and its first point is of 80."""
+    kept = History(history)
+    begun = [
+        Event(NOW - 1000 * times, "pair", "digits", 0, "attempt-started", attempt)
+        for times, attempt in ((2, 1), (0.002, 2))
+    ]
+    first = Event(NOW - 1.5, "pair", "digits", 0, "first-step", 2, {"first_step": 35})
+    kept.add(Look(NOW, events=[*begun, first]))
+
+    def steps() -> list[float]:
+        [one] = command.chosen(kept, ["pair/digits"], [], "loss")
+        return [step for step, _value in one.along("step")]
+
+    assert steps() == [0.0, 10.0, 20.0, 30.0]
+    kept.add(Look(NOW, points=[Point("pair", "digits", "loss", NOW - 1.0, 80, 9.0)]))
+    assert steps() == [0.0, 10.0, 20.0, 30.0, 80.0]
+    kept.close()
 
 
 @pytest.mark.parametrize(

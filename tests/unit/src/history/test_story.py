@@ -51,6 +51,17 @@ def test_steps_that_were_done_again_are_counted() -> None:
     assert (second.kind, second.down) == ("succeeded", None)
 
 
+def test_where_an_attempt_began_is_known_before_it_ends_and_without_a_sampled_step() -> None:
+    steps = [Point("pair", "digits", "step", at, step, step) for at, step in ((150, 30), (260, 40))]
+    starts = gang(230, "first-step", 2, first_step=21, parts={}, counts={})
+    first, second = told([*CRASH, *starts], steps=steps)
+    assert (first.first_step, second.first_step, first.again) == (0, 21, 30)
+    # Agents of an earlier version do not say it there.
+    _first, second = told([*CRASH, *gang(230, "first-step", 2, parts={})], steps=steps)
+    assert second.first_step == 40
+    assert RunStory("pair", "digits", attempts=(first, second)).begins == [(100, 0), (210, 40)]
+
+
 def test_a_slice_that_was_lost_with_its_event_log() -> None:
     steps = [Point("pair", "digits", "step", at, int(at), at) for at in (150.0, 180.0, 650.0)]
     events = [*gang(100, "attempt-started", 1), *gang(600, "attempt-started", 2)]

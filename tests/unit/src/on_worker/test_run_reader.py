@@ -396,6 +396,42 @@ def test_who_does_not_follow_reads_no_log_that_grows_for_ever(
     assert sent[-1] == {"lost": run_reader.TOO_FAST}
 
 
+def test_what_the_worker_could_not_write_is_said_once() -> None:
+    full = {"log_path": "/l/run.log", "problems": ["other", "/l/run.log: No space left on device"]}
+    over = {"log_path": "/l/run.log", "problems": ["/l/run.log.1 is large"]}
+    now = "the worker cannot write this log now: /l/run.log: No space left on device"
+    later = "1,500 bytes of this log are missing: the worker could not write them"
+    looks = [
+        *({}, {**full, "log_dropped_bytes": 900}, {**full, "log_dropped_bytes": 1200}),
+        *({**over, "log_dropped_bytes": 1500}, {**over, "log_dropped_bytes": 1500}),
+        {**full, "log_dropped_bytes": 1600},
+    ]
+    unwritten = run_reader.Unwritten({}, again=False)
+    assert [unwritten.news(look) for look in looks] == ["", now, "", later, "", now]
+    # One who comes back was told; only what is lost since then is news.
+    unwritten = run_reader.Unwritten(looks[3], again=True)
+    assert [unwritten.news(look) for look in looks[4:]] == ["", now]
+    assert run_reader.Unwritten({}, again=False).news({"log_dropped_bytes": "9"}) == ""
+
+
+def test_a_log_that_could_not_be_written_is_sent_with_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = RunFiles(tmp_path)
+    for folder in (files.logs / "digits", files.states / "digits"):
+        folder.mkdir(parents=True)
+    (files.logs / "digits/run.log").write_text("a line\n")
+    status = {"run": "digits", "state": "succeeded", "log_dropped_bytes": 42, "serial": 1}
+    (files.states / "digits/status.json").write_text(json.dumps(status))
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(run_reader, "RunFiles", lambda: files)
+    monkeypatch.setattr(run_reader, "send", lambda piece, _data=b"": sent.append(piece))
+    run_reader.send_log({"run": "digits"})
+    assert [piece.get("lost", "")[:31] for piece in sent[-2:]] == [
+        *("42 bytes of this log are missin", ""),
+    ]
+
+
 @pytest.mark.parametrize(
     ("log", "limit"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tpu_fleet.history.look import STEP
@@ -121,6 +123,14 @@ def test_the_total_of_steps_is_no_curve() -> None:
     assert ([one.name for one in drawn], left, total_of(story)) == (["lr"], [], 6000)
     assert total_of(RunStory("pair", "digits")) is None
     assert spark_of(story) is None
+
+
+def test_losses_before_a_restart_at_an_earlier_step_are_no_part_of_the_comparison() -> None:
+    began = (Attempt(1, 0.0, first_step=0), Attempt(2, 99.5, first_step=205))
+    found = comparison_of([falling("a"), replace(falling("b"), attempts=began)])
+    assert found is not None
+    near = [int(hit.text.split()[1]) for hit in found.hits if "b on pair" in hit.text]
+    assert 200 < near[-1] < 250
 
 
 def test_losses_of_several_runs_stand_over_their_steps() -> None:

@@ -6,11 +6,17 @@ The local cloud is a distribution of its own, and this is the only file that imp
 from __future__ import annotations
 
 import os
+import socket
+from urllib.parse import urlsplit
 
 import click
 
 ABSENT = "The local cloud is not installed: pip install 'tpu-fleet[local-cloud]'"
 ENDPOINT, PROJECT = "http://127.0.0.1:8470/", "local-project"
+CHOSEN = "TPU_FLEET_CLOUD_DIR"
+"""Which of several clouds of a user is meant."""
+NAMED = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"
+"""What `env` of the local cloud prints."""
 
 
 @click.command(
@@ -23,16 +29,52 @@ def absent(words: tuple[str, ...]) -> None:
 
 
 def cloud_of_this_shell() -> tuple[str, str]:
-    """Return endpoint and project of the local cloud that this shell uses, up or not."""
+    """Return endpoint and project of the local cloud that this shell uses, up or not.
+
+    A cloud that is not there yet gets the next free port where the default one is taken.
+    """
     try:
         from tpu_local_cloud.commands.lifecycle import Cloud, default_state_dir
     except ModuleNotFoundError as error:
         _only_if_absent(error)
-        # What `env` of the local cloud prints.
-        endpoint = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU")
-        return endpoint or ENDPOINT, os.environ.get("CLOUDSDK_CORE_PROJECT") or PROJECT
+        return os.environ.get(NAMED) or ENDPOINT, os.environ.get("CLOUDSDK_CORE_PROJECT") or PROJECT
     cloud = Cloud(default_state_dir())
-    return cloud.endpoint, str((cloud.config or {}).get("project") or PROJECT)
+    if cloud.config or os.environ.get(NAMED):
+        return cloud.endpoint, str((cloud.config or {}).get("project") or PROJECT)
+    return endpoint_of_new(ENDPOINT), PROJECT
+
+
+def endpoint_of_new(default: str) -> str:
+    """Return the endpoint of a cloud of this shell that is not there yet.
+
+    It is the default one if nothing is there, or a cloud that this user may use, as one started
+    by sudo; otherwise that of the next free port.
+    """
+    port = urlsplit(default).port or 0
+    if _is_free(port) or (not os.environ.get(CHOSEN) and _is_cloud(default)):
+        return default
+    free = next((other for other in range(port + 1, 1 << 16) if _is_free(other)), port)
+    return f"http://127.0.0.1:{free}/"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _is_cloud(endpoint: str) -> bool:
+    # Not at the top, because the commands of the local cloud start without it.
+    import requests
+
+    try:
+        return requests.get(f"{endpoint}_cloud/state", timeout=5).ok
+    except requests.RequestException:
+        return False
 
 
 def _commands() -> click.Command:

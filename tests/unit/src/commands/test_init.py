@@ -32,8 +32,8 @@ from hostile import KINDS, controls
 
 from tpu_fleet.begin.files import SCHEMA
 from tpu_fleet.cli import main
+from tpu_fleet.commands import cloud, interview
 from tpu_fleet.commands import init as command
-from tpu_fleet.commands import interview
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 MAIL = """\
@@ -56,6 +56,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             monkeypatch.delenv(name)
     monkeypatch.setattr(interview.getpass, "getuser", lambda: "alice")
     monkeypatch.setattr(interview, "public_keys", accounts)
+    # Whatever else this computer has at the local cloud's port.
+    monkeypatch.setattr(cloud, "endpoint_of_new", lambda default: default)
 
     def invoke(*words: str, answers: str | bytes | None = None, **more: Any) -> Result:
         monkeypatch.setattr(command, "is_person", lambda: answers is not None)

@@ -80,7 +80,10 @@ WHY = ("tests/machines/why", "tests/cloud/run_agent/test_why_hangs.py")
 RUNS = (f"{STORIES}/test_runs.py", f"{STORIES}/test_zombies.py")
 SELF_SETUP = f"{STORIES}/test_self_setup.py"
 HEALING = (
-    *(f"{STORIES}/test_{name}.py" for name in ("after_the_end", "budget", "multislice", "starts")),
+    *(
+        f"{STORIES}/test_{name}.py"
+        for name in ("after_the_end", "budget", "multislice", "starts", "watch_service")
+    ),
     SELF_SETUP,
 )
 MISTAKES = tuple(

@@ -36,6 +36,12 @@ def gathered(
     return add
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether there is a folder that this user may see."""
+    # Path.is_dir raises PermissionError below another user's folder, up to Python 3.13.
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def unwritable(folder: Path) -> str:
     """Return why no file can be written into a folder, which need not exist; empty if one can.
 
@@ -74,7 +80,7 @@ class NewFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path; raises BadParameter."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
+        if not is_folder(path.parent):
             says = f"{str(path)!r}: there is no folder {path.parent}. Make it, or name another."
             self.fail(says, param, ctx)
         why_not = unwritable(path.parent)

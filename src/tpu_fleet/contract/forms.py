@@ -249,6 +249,13 @@ FORMS: dict[str, Form] = {
     ),
     "watch status": shape(
         alive=told(FLAG, "Whether it runs."),
+        service=maybe(
+            shape(
+                name=TEXT,
+                state=told(TEXT, "As systemd says; empty if it does not answer."),
+                pid=told(WHOLE, "Its process; 0 while it has none."),
+            )
+        ),
         schema=WHOLE,
         pid=WHOLE,
         holder=told(TEXT, "The person and the computer."),

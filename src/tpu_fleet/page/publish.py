@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,8 @@ def folder_of(where: str) -> tuple[Path, str]:
     """Return the folder of this computer, and the name of the page there; raises TpuError."""
     where, name = _named(where)
     folder = Path(where or ".").expanduser()
-    if not folder.is_dir():
+    # Path.is_dir raises PermissionError below another user's folder, up to Python 3.13.
+    if not os.path.isdir(folder):  # noqa: PTH112
         raise TpuError(f"{folder} is no folder here.", remedy="Make it, or name another place.")
     return folder, name
 

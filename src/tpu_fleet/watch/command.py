@@ -9,14 +9,16 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 
-from ..commands.options import gathered, option_interval
+from ..commands.options import gathered, option_interval, unwritable
 from ..contract.printing import option_json, print_json
 from ..show.console import wide_console
-from ..workers.inventory.read import PlayError, require_fleet
+from ..workers.inventory.read import NoFleetError, PlayError, require_fleet
 from . import service
 from .ground import Ground
 from .options import Options
@@ -104,9 +106,9 @@ def install(options: Options) -> None:
       tpu-fleet watch install
       tpu-fleet watch install --page gs://lab/fleet
     """
-    ground = Ground.here(os.environ, Path.cwd())
-    require_fleet()
-    install_service(ground, service.unit_name(ground.folder.name), options.words())
+    ground = fleet_here()
+    check_place(options.page)
+    install_service(ground, unit_of(ground), options.words())
 
 
 @watch.command()
@@ -116,7 +118,7 @@ def uninstall() -> None:
     \b
       tpu-fleet watch uninstall
     """
-    name = service.unit_name(Ground.here(os.environ, Path.cwd()).folder.name)
+    name = unit_of(fleet_here())
     there = service.uninstall(name, os.environ)
     click.echo(f"Removed {name}." if there else f"There is no {name}.")
 
@@ -130,7 +132,54 @@ def status_command(machine_readable: bool) -> None:
       tpu-fleet watch status
       tpu-fleet watch status --json | jq .alive
     """
-    show_status(Ground.here(os.environ, Path.cwd()), machine_readable)
+    show_status(fleet_here(), machine_readable)
+
+
+def fleet_here() -> Ground:
+    """Return the surroundings of the watcher of the fleet in this folder.
+
+    Where there is no fleet, the error names the folders of the fleets that have a service.
+    """
+    try:
+        require_fleet()
+    except NoFleetError as error:
+        others = [_elsewhere(name, folder) for name, folder in service.installed(os.environ)]
+        lines = [error.message, *others]
+        raise NoFleetError("\n".join(lines)) from error
+    return Ground.here(os.environ, Path.cwd())
+
+
+def _elsewhere(name: str, folder: Path) -> str:
+    if folder.is_dir():
+        return f"A watcher is installed for the fleet in {folder}."
+    place = service.units_folder(os.environ) / name
+    return (
+        f"A watcher is installed for {folder}, which is gone. To remove it: systemctl --user "
+        f"disable --now {name} && rm {place}"
+    )
+
+
+def check_place(place: str) -> None:
+    """Refuse a folder of this computer in which no page can be written.
+
+    Only at the installation: a watcher that runs reports it, and repairs the fleet all the same.
+    """
+    # Imported here, because it brings what draws the page.
+    from ..page.publish import BUCKET, folder_of
+
+    if not place or place.startswith(BUCKET):
+        return
+    try:
+        why_not = unwritable(folder_of(place)[0])
+    except TpuError as error:
+        raise click.ClickException(f"--page {place}: {error}") from error
+    if why_not:
+        raise click.ClickException(f"--page {place}: {why_not}. Name another place.")
+
+
+def unit_of(ground: Ground) -> str:
+    """Return the name of the service of a fleet's watcher."""
+    return service.unit_name(ground.folder.name)
 
 
 def run(ground: Ground, options: Options, once: bool) -> None:
@@ -187,10 +236,18 @@ def install_service(ground: Ground, name: str, options: list[str]) -> None:
     """Install the service, and print the steps that remain for a person."""
     environment, secret = service.kept(os.environ)
     waits = what_waits(secret)
+    before = service.service_of(name, os.environ)
+    by_hand = ground.is_watched() and not (before and before.pid)
     text = service.unit(service.command_words(options), Path.cwd(), environment)
     path = service.install(name, text, os.environ)
     click.echo(f"Installed and started {path}.")
-    click.echo(f"Its log: journalctl --user -u {name}; its state: tpu-fleet watch status")
+    click.echo(f"Its log: journalctl --user -u {name}")
+    click.echo("Its state: tpu-fleet watch status")
+    if by_hand:
+        click.echo(
+            "A watcher of this fleet runs here already. The service begins when that ends.",
+            err=True,
+        )
     if secret:
         click.echo(
             f"Left out of the unit, because they are or hold secrets: {', '.join(secret)}. Use "
@@ -200,25 +257,34 @@ def install_service(ground: Ground, name: str, options: list[str]) -> None:
     if waits:
         click.echo(waits, err=True)
     if service.lingers() is not True:
-        click.echo(
-            "It ends when you log out. To prevent that, run: sudo loginctl enable-linger $USER",
-            err=True,
-        )
+        click.echo(service.ENDS, err=True)
 
 
 def show_status(ground: Ground, machine_readable: bool) -> None:
     """Print the watcher's last status, and whether it still runs."""
-    from .status_view import show
+    from .status_view import JUST_STARTED, show, without_one
 
+    there = service.service_of(unit_of(ground), os.environ)
+    runs = ground.is_watched()
     try:
         status = json.loads(ground.status.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise click.ClickException(
-            f"No watcher of this fleet has run here: {ground.status} does not exist or is broken. "
-            "Start it: tpu-fleet watch install"
-        ) from error
-    runs = ground.is_watched()
+        says = f"No watcher of this fleet has run here: {ground.status} does not exist or is broken"
+        then = without_one(there) if there else "Start it: tpu-fleet watch install"
+        raise click.ClickException(JUST_STARTED if runs else f"{says}. {then}") from error
     if machine_readable:
-        print_json("watch status", {**status, "runs": status["runs"], "alive": runs})
+        told = asdict(there) if there else None
+        print_json("watch status", {**status, "alive": runs, "service": told})
         return
-    show(wide_console(), status, runs)
+    is_new = runs and not _is_alive(status["pid"])
+    lingers = service.lingers() if there else None
+    show(wide_console(), status, runs, there, is_new=is_new, lingers=lingers)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        # Another user's process is one too.
+        return not isinstance(error, ProcessLookupError)
+    return True

@@ -105,7 +105,8 @@ class Ground:
         with open(self.folder / "lock", "a", encoding="ascii") as stream:
             if not _lock(stream):
                 raise AnotherWatcherError(
-                    f"A watcher of this fleet runs on this computer; its folder is {self.folder}."
+                    f"A watcher of this fleet runs on this computer; its folder is {self.folder}. "
+                    "tpu-fleet watch status shows it."
                 )
             yield
 

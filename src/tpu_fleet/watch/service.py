@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -28,6 +29,9 @@ SETTINGS = frozenset(("true", "false", "yes", "no", "on", "off", "1", "0", ""))
 SECRET_VALUE = re.compile(r"//[^/\s]*@|PRIVATE KEY|\"(?:private_key|refresh_token)\"")
 KEPT_NAMES = ("PATH", "HOME", "SSH_AUTH_SOCK", "LANG")
 KEPT_BEGINNINGS = ("ANSIBLE_", "CLOUDSDK_", "GOOGLE_", "TPU_FLEET_", "REQUESTS_", "SSL_CERT_")
+ENDS = "It ends when you log out. To prevent that, run: sudo loginctl enable-linger $USER"
+MANAGERS = Path("/run/user")
+"""Below it systemd has a folder for each user with a manager of services."""
 KEPT_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
 
@@ -107,8 +111,8 @@ def install(name: str, text: str, environment: Mapping[str, str]) -> Path:
     """Write the unit, and start it now and at every boot."""
     if not sys.platform.startswith("linux"):
         raise ServiceError(
-            f"A service needs systemd, which {sys.platform} does not have. Run tpu-fleet watch in "
-            "a terminal that stays open, or on a server with Linux."
+            f"A service needs systemd, which {sys.platform} does not have. Start tpu-fleet watch "
+            "run in a terminal that stays open, or on a server with Linux."
         )
     # Before anything is written, because without an answer no unit could be removed either.
     _systemctl("show-environment")
@@ -133,6 +137,39 @@ def uninstall(name: str, environment: Mapping[str, str]) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Service:
+    """The installed service of a fleet's watcher, as systemd has it now."""
+
+    name: str
+    state: str
+    """systemd's word (`active`, `activating`, …); empty if systemd does not answer."""
+    pid: int
+    """Its process; 0 while it has none."""
+
+
+def service_of(name: str, environment: Mapping[str, str]) -> Service | None:
+    """Return the service of this name; None if none is installed."""
+    if not (units_folder(environment) / name).exists():
+        return None
+    try:
+        told = _systemctl("show", name, "--property=ActiveState,MainPID")
+    except ServiceError:
+        return Service(name, "", 0)
+    found = dict(line.partition("=")[::2] for line in told.splitlines())
+    return Service(name, found.get("ActiveState", ""), int(found.get("MainPID") or 0))
+
+
+def installed(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
+    """Return the names of all watchers' services of this user, and the folders of their fleets."""
+    found = []
+    for path in sorted(units_folder(environment).glob(unit_name("*"))):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        here = [line.partition("=")[2] for line in lines if line.startswith("WorkingDirectory=")]
+        found.append((path.name, Path("".join(here[:1]).replace("%%", "%"))))
+    return found
+
+
 def lingers() -> bool | None:
     """Return whether this user's services run without a login; None if unknown."""
     words = ["loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value"]
@@ -148,20 +185,29 @@ def command_words(options: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "tpu_fleet", "watch", "run", *options]
 
 
-def _systemctl(*words: str) -> None:
+def _systemctl(*words: str) -> str:
+    """Return what systemctl prints; raises ServiceError, with what to do."""
     argv = ["systemctl", "--user", *words]
+    otherwise = "Without systemd, start tpu-fleet watch run otherwise."
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ServiceError(
-            f"{shlex.join(argv)}: {error}. Without systemd, start tpu-fleet watch run otherwise."
-        ) from error
+        says = error.strerror if isinstance(error, OSError) else "it does not answer"
+        raise ServiceError(f"{shlex.join(argv)}: {says}. {otherwise}") from error
     if done.returncode:
-        says = f"{shlex.join(argv)} failed: {done.stderr.strip()}."
-        if not os.environ.get("XDG_RUNTIME_DIR"):
-            says += (
-                " XDG_RUNTIME_DIR is not set: log in as this user, not by su or sudo; or export "
-                f"XDG_RUNTIME_DIR=/run/user/{os.getuid()}. Without systemd, start tpu-fleet watch "
-                "run otherwise."
-            )
-        raise ServiceError(says)
+        says = f"{shlex.join(argv)} failed: {done.stderr.strip().rstrip('.')}."
+        raise ServiceError(f"{says}{_without_manager()} {otherwise}")
+    return done.stdout
+
+
+def _without_manager() -> str:
+    """Return what to do where this user's systemd is not there, or not found; empty if it is."""
+    place = MANAGERS / str(os.getuid())
+    if not (place / "systemd").exists():
+        return (
+            " This user's systemd does not run: log in as this user, not by su or sudo; or let it "
+            f"run without a login: sudo loginctl enable-linger {getpass.getuser()}."
+        )
+    if os.environ.get("XDG_RUNTIME_DIR") != str(place):
+        return f" XDG_RUNTIME_DIR does not name its folder: export XDG_RUNTIME_DIR={place}."
+    return ""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from click.testing import CliRunner
 
 from tpu_fleet.cli import main
 from tpu_fleet.commands.options import NewFile, NewFolder, unwritable
+from tpu_fleet.page.publish import folder_of
 
 
 def commands(
@@ -68,3 +71,19 @@ def test_the_trial_leaves_nothing_and_takes_a_folder_that_is_not_there_yet(tmp_p
     (tmp_path / "file").touch()
     says = unwritable(tmp_path / "file" / "b")
     assert says == f"nothing can be written in {tmp_path / 'file'} (Not a directory)"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone becomes another user")
+def test_a_folder_of_another_user_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    """Path.is_dir raises PermissionError there, which ended the command with a traceback."""
+    closed = tmp_path / "closed"
+    (closed / "x").mkdir(parents=True)
+    closed.chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(click.BadParameter, match="Make it, or name another"):
+            NewFile().convert(str(closed / "x" / "y.csv"), None, None)
+        with pytest.raises(TpuError, match="is no folder here"):
+            folder_of(str(closed / "x"))
+    finally:
+        os.seteuid(0)

@@ -141,17 +141,41 @@ def test_where_no_manager_answers_nothing_is_written(
     monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     environment = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-    remedy = r"Failed to connect to bus\. XDG_RUNTIME_DIR is not set: log in as this user"
+    monkeypatch.setattr(service, "MANAGERS", tmp_path / "run")
+    remedy = r"Failed to connect to bus\. This user's systemd does not run: log in as this user"
     with pytest.raises(service.ServiceError, match=remedy):
         service.install("w.service", "[Unit]\n", environment)
     assert not (tmp_path / "config").exists()
     assert not service.uninstall("w.service", environment)
+    # It runs, and a shell of su or sudo does not name it.
+    (tmp_path / "run" / str(os.getuid()) / "systemd").mkdir(parents=True)
+    remedy = rf"XDG_RUNTIME_DIR does not name its folder: export XDG_RUNTIME_DIR={tmp_path}/run/"
+    with pytest.raises(service.ServiceError, match=remedy):
+        service.install("w.service", "[Unit]\n", environment)
+
+
+def test_what_systemd_says_of_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = tmp_path / "bin" / "systemctl"
+    stand_in.parent.mkdir()
+    stand_in.write_text("#!/bin/sh\nprintf 'MainPID=0\\nActiveState=activating\\n'\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
+    environment = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    name = service.unit_name("abc")
+    assert service.service_of(name, environment) is None
+    assert service.installed(environment) == []
+    service.install(name, service.unit(["x"], Path("/home/a/100% mine"), {}), environment)
+    assert service.service_of(name, environment) == service.Service(name, "activating", 0)
+    assert service.installed(environment) == [(name, Path("/home/a/100% mine"))]
+    stand_in.write_text("#!/bin/sh\nexit 1\n")
+    assert service.service_of(name, environment) == service.Service(name, "", 0)
 
 
 def test_without_systemd_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service.sys, "platform", "darwin")
-    with pytest.raises(service.ServiceError, match=r"darwin does not have\. Run tpu-fleet watch"):
+    remedy = r"darwin does not have\. Start tpu-fleet watch run"
+    with pytest.raises(service.ServiceError, match=remedy):
         service.install("a.service", "text", {"XDG_CONFIG_HOME": str(tmp_path)})
     assert list(tmp_path.iterdir()) == []

@@ -128,6 +128,21 @@ def test_an_unknown_run_changes_nothing(world: World) -> None:
     assert world.asked == []
 
 
+@pytest.mark.parametrize("verb", [stop.VERB, start.VERB, retry.VERB])
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [({"slices": ["solo"]}, "slice solo"), ({"limit": "pair-w1"}, "pair-w1"), ({}, "")],
+)
+def test_a_run_that_the_chosen_workers_lack_is_reported_with_their_name(
+    world: World, verb: Verb, more: dict[str, Any], where: str
+) -> None:
+    world.looks = [[run("solo", name="words"), run("pair-w1", name="words")]]
+    says = rf"There is no run digits{where and f' on {where}'}\. There is words"
+    with pytest.raises(click.ClickException, match=says):
+        do(verb, "digits", **more)
+    assert world.asked == []
+
+
 def test_a_run_that_a_lost_worker_may_have_is_not_called_unknown(world: World) -> None:
     world.looks, world.away = [PAIR], {"solo"}
     with pytest.raises(click.ClickException) as caught:

@@ -15,7 +15,8 @@ from ..show.waiting import waiting_for
 from ..workers.inventory.hosts import fold
 from ..workers.inventory.read import PlayError, reason_of
 from ..workers.play import Event, fact_of, play
-from .options import option_limit, option_timeout
+from .many import limit_of
+from .options import option_limit, option_slice, option_timeout
 
 COLOURS = {"fail": "red", "warn": "yellow", "ok": "green", "skipped": "dim"}
 """The colour of each state, the worst first."""
@@ -65,6 +66,7 @@ def ask_doctor(limit: str | None, fix: bool, time_limit: float | None) -> dict[s
 @option_json()
 @click.option("--all", "everything", is_flag=True, help="Also show successful checks.")
 @click.option("--fix", is_flag=True, help="Apply the safe repairs.")
+@option_slice()
 @option_limit()
 @option_timeout("time_limit", "for a worker. [default: 20]")
 @click.pass_context
@@ -73,6 +75,7 @@ def doctor(
     machine_readable: bool,
     everything: bool,
     fix: bool,
+    slices: tuple[str, ...],
     limit: str | None,
     time_limit: float | None,
 ) -> None:
@@ -80,11 +83,12 @@ def doctor(
 
     \b
       tpu-fleet doctor
+      tpu-fleet doctor --slice pair
       tpu-fleet doctor --limit pair-w1 --fix
     """
     try:
         with waiting_for("Checking the fleet and its workers"):
-            report = ask_doctor(limit, fix, time_limit)
+            report = ask_doctor(limit_of(slices, limit), fix, time_limit)
     except PlayError as error:
         click.echo(f"Error: {visible(str(error))}", err=True)
         context.exit(Exit.UNKNOWN)

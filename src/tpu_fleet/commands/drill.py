@@ -11,6 +11,7 @@ from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import I
 from ..workers.inventory.names import NameOf, no_such
 from ..workers.inventory.read import PlayError, read_inventory
 from ..workers.sync.declared import declared_runs
+from .options import option_worker
 from .playbook import How, playbook_options, run_playbook
 
 
@@ -35,7 +36,7 @@ def check_run(run: str) -> None:
     help=f"What is done, in this order: {', '.join(DRILLS)}. [default: kill, agent, reboot]",
 )
 @click.option("--slice", "place", type=NameOf("slices"), metavar="NAME", help="Only this slice.")
-@click.option("--worker", type=click.IntRange(0), metavar="N", help="Only worker N of a slice.")
+@option_worker()
 @click.option(
     "--timeout", type=click.IntRange(1), metavar="SECONDS", help="Time limit until the run is back."
 )

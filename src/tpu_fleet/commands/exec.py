@@ -11,6 +11,7 @@ from ..show.output import Grouped, Json, Tagged, colours_here
 from ..workers.ask.on_all import Job, remote_command
 from ..workers.ask.view import View
 from .many import Many, options_of_many, run_job
+from .options import option_worker
 
 
 class OfWorkers(click.Command):
@@ -30,6 +31,7 @@ class OfWorkers(click.Command):
 
 @click.command("exec", cls=OfWorkers)
 @options_of_many
+@option_worker()
 @click.option("--group", "form", flag_value="group", help="Show equal output once, at the end.")
 @click.option("--tag", "form", flag_value="tag", help="Show each line with its worker.")
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
@@ -46,6 +48,7 @@ def exec_command(
     \b
       tpu-fleet exec -- 'ls *.log | wc -l'
       tpu-fleet exec --slice pair --group -- uname -r
+      tpu-fleet exec --worker 0 -- free -h
     """
     known, names = many.workers()
     job = Job(remote_command(command, many.sudo), user=many.user, settings=many.settings)

@@ -28,6 +28,7 @@ from ..workers.inventory.read import PlayError
 from ..workers.logs.follow import Follower, WantedLogs, results_of
 from ..workers.logs.plan import endings
 from .many import Many, guarded, options_of_many
+from .options import option_worker
 from .since import moment
 from .submitted import archive_of, said_of, slice_of
 
@@ -42,16 +43,6 @@ def checked_name(context: click.Context, option: click.Parameter, name: str) -> 
     return name
 
 
-def of_worker(known: Known, names: list[str], worker: int | None) -> list[str]:
-    """Keep the workers that have this index in their slice."""
-    if worker is None:
-        return names
-    kept = [name for name in names if place_of(name, known.fleet.groups)[1] == worker]
-    if not kept:
-        raise click.ClickException(f"None of {fold(names)} is worker {worker} of its slice.")
-    return kept
-
-
 def of_slice(known: Known, names: list[str], slice_: str) -> list[str]:
     """Keep the workers of the slice that has a submitted run; of another run all."""
     if not slice_:
@@ -64,22 +55,21 @@ def has_ended(follower: Follower) -> bool:
     return any(state in ENDED for state in endings(follower.watched.workers.values()))
 
 
-def is_meant(life: Life, many: Many, worker: int | None) -> bool:
+def is_meant(life: Life, many: Many) -> bool:
     """Say whether a machine that the fleet has no more is chosen."""
     slices = [part for words in many.slices for part in words.split(",") if part]
     index = life.host.removeprefix(life.slice).removeprefix("-w") or "0"
     return (
         (not slices or life.slice in slices)
         and (not many.limit or fnmatch.fnmatch(life.host, many.limit))
-        and (worker is None or int(index) == worker)
+        and (many.worker is None or int(index) == many.worker)
     )
 
 
-def workers_here(many: Many, worker: int | None, archive: ArchivedLog) -> tuple[Known, list[str]]:
+def workers_here(many: Many, archive: ArchivedLog) -> tuple[Known, list[str]]:
     """Return the fleet, and the chosen workers: none where only the archive has the run."""
     try:
-        known, names = many.workers()
-        return known, of_worker(known, names, worker)
+        return many.workers()
     except click.ClickException:
         with contextlib.suppress(PlayError, TpuError):
             if archive.lives():
@@ -116,7 +106,7 @@ def read(follower: Follower) -> int:
 @click.command()
 @options_of_many
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run has ended, or Ctrl-C.")
-@click.option("--worker", type=click.IntRange(0), metavar="N", help="Only worker N of a slice.")
+@option_worker()
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
 @click.option(
     "--since",
@@ -130,7 +120,6 @@ def logs(
     context: click.Context,
     many: Many,
     follow: bool,
-    worker: int | None,
     tail: int | None,
     since: float | None,
     run: str,
@@ -158,7 +147,7 @@ def logs(
 
     def show() -> int:
         archives = Archives(elsewhere=archive_of)
-        archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many, worker), archives)
+        archive = ArchivedLog(run, tail, since, lambda life: is_meant(life, many), archives)
         slice_ = slice_of(run) if follow else ""
         follower = follower_of(slice_, archive)
         code = read(follower)
@@ -170,7 +159,7 @@ def logs(
         return code
 
     def follower_of(slice_: str, archive: ArchivedLog | None) -> Follower:
-        known, names = workers_here(many, worker, archive or ArchivedLog(run))
+        known, names = workers_here(many, archive or ArchivedLog(run))
         names = of_slice(known, names, slice_)
         view = View() if len(names) == 1 else Tagged(names, colours_here(sys.stdout))
         wanted = WantedLogs(

@@ -22,7 +22,7 @@ from ..contract.exits import Exit
 from ..show.output import exit_code, show_problems, summary
 from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.view import View
-from ..workers.inventory.hosts import Known, select
+from ..workers.inventory.hosts import Known, fold, place_of, select
 from ..workers.inventory.lookup import chosen
 from .options import option_limit, option_slice, option_timeout
 
@@ -77,6 +77,8 @@ class Many:
     settings: Settings
     refresh: bool | None
     """Whether to ask the API for addresses first; None: only if a worker is not reached."""
+    worker: int | None = None
+    """The index in its slice that a chosen worker has; None for all."""
 
     @property
     def retry(self) -> bool:
@@ -89,11 +91,28 @@ class Many:
 
     def names_in(self, known: Known, limit: str | None = None) -> list[str]:
         """Return the names of the chosen workers in a fleet."""
-        return select(known, self.slices, limit or self.limit)
+        return of_worker(known, select(known, self.slices, limit or self.limit), self.worker)
 
     def chosen(self, choose: Callable[[Known], T]) -> tuple[Known, T]:
         """Return the fleet, and what is chosen in it; see `lookup.chosen`."""
         return chosen(choose, self.refresh)
+
+
+def of_worker(known: Known, names: list[str], worker: int | None) -> list[str]:
+    """Keep the workers that have this index in their slice."""
+    if worker is None:
+        return names
+    kept = [name for name in names if place_of(name, known.fleet.groups)[1] == worker]
+    if not kept:
+        raise click.ClickException(f"None of {fold(names)} is worker {worker} of its slice.")
+    return kept
+
+
+def limit_of(slices: Sequence[str], limit: str | None) -> str | None:
+    """Return the chosen workers as a pattern of Ansible's; of slices their names must exist."""
+    if not slices:
+        return limit
+    return ",".join(chosen(lambda known: select(known, slices, limit))[1])
 
 
 def options_of_many(function: Callable[..., None]) -> Callable[..., None]:
@@ -118,12 +137,13 @@ def options_of_workers(
         kex: Kex | None,
         refresh: bool | None,
         sudo: bool = True,
+        worker: int | None = None,
         **more: Any,
     ) -> None:
         settings = Settings(
             connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex
         )
-        many = Many(slices, limit, user, sudo, settings, refresh)
+        many = Many(slices, limit, user, sudo, settings, refresh, worker)
         function(*args, many=many, **more)
 
     options: Iterable[Callable[[Callable[..., None]], Callable[..., None]]] = (

@@ -101,6 +101,12 @@ def option_slice(known: str = "slices") -> Callable[[Function], Function]:
     )
 
 
+def option_worker() -> Callable[[Function], Function]:
+    """Return --worker, the index of a worker in its slice."""
+    kind = click.IntRange(0)
+    return click.option("--worker", type=kind, metavar="N", help="Only worker N of a slice.")
+
+
 def option_limit() -> Callable[[Function], Function]:
     """Return --limit, a pattern of Ansible's."""
     return click.option(

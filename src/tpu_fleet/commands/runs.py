@@ -24,6 +24,7 @@ from ..workers.inventory.hosts import fold, part_of
 from ..workers.inventory.names import NameOf, no_such
 from .asking import asking
 from .many import Many, guarded, options_of_many
+from .options import option_worker
 from .submitted import show_queue
 
 USE = (
@@ -149,6 +150,7 @@ def as_data(views: Sequence[RunView], answers: Answers, code: int) -> dict[str, 
 
 @click.command()
 @options_of_many
+@option_worker()
 @click.option(
     "--queue", "of_queue", is_flag=True, help="Show submitted runs: what waits and why, what ended."
 )

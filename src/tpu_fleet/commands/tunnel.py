@@ -28,7 +28,8 @@ from ..workers.ask.worker_program import port_command
 from ..workers.inventory.names import no_such
 from ..workers.inventory.read import PlayError
 from ..workers.play import Event, fact_of, play, problem_of
-from .options import option_limit
+from .many import limit_of
+from .options import option_limit, option_slice
 
 LOOK_AGAIN_AFTER = 3
 """After this many failures in a row, addresses are read from the API again."""
@@ -351,9 +352,15 @@ def table_of(services: Sequence[Served]) -> Table:
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of this computer.")
 @click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's.")
 @click.option("--token", "with_token", is_flag=True, help="Read the token, and print it.")
+@option_slice()
 @option_limit()
 def tunnel(
-    name: str | None, port: int | None, user: str | None, with_token: bool, limit: str | None
+    name: str | None,
+    port: int | None,
+    user: str | None,
+    with_token: bool,
+    slices: tuple[str, ...],
+    limit: str | None,
 ) -> None:
     """Open a notebook, a board or a dashboard.
 
@@ -365,7 +372,7 @@ def tunnel(
       tpu-fleet tunnel
       tpu-fleet tunnel alice --port 8888
     """
-    services = read_services(limit)
+    services = read_services(limit_of(slices, limit))
     if name is None:
         if services:
             print_tables(wide_console(), table_of(services))

@@ -144,9 +144,9 @@ class Reader:
 
 
 class Unwritten:
-    """Says what a log lacks because the worker could not write it, as on a full disk.
+    """Reports what a log lacks because the worker could not write it, as on a full disk.
 
-    The run's agent counts it; a caller that comes back after a lost connection was told before.
+    The run's agent counts it. After a lost connection, the same caller gets only what is new.
     """
 
     def __init__(self, status: dict[str, Any], again: bool) -> None:
@@ -159,7 +159,7 @@ class Unwritten:
         return count if isinstance(count, int) else 0
 
     def news(self, status: dict[str, Any]) -> str:
-        """Return what is to be said now; empty if there is nothing new."""
+        """Return the news for the caller; empty if there are none."""
         count = self._bytes(status)
         begin = f"{status.get('log_path')}: "
         found = [text for text in status.get("problems") or () if str(text).startswith(begin)]

@@ -53,7 +53,7 @@ def has_more(status: Mapping[str, Any]) -> bool:
 
 
 def without_one(service: Service) -> str:
-    """Return what is to be said where no watcher runs and its service is installed."""
+    """Return the state of an installed service where no watcher runs, and the next command."""
     log = f"Its log: journalctl --user -u {service.name}"
     if service.state in ("active", "activating", "deactivating", "reloading"):
         return f"systemd starts it again within a minute. {log}"
@@ -65,7 +65,7 @@ def without_one(service: Service) -> str:
 
 
 def service_line(service: Service | None, pid: int, lingers: bool | None) -> str:
-    """Return what the watcher that runs is to systemd; empty if nothing is to be said."""
+    """Return the line about the service of a running watcher; empty without a service."""
     if service is None or not service.pid:
         return ""
     if service.pid != pid:

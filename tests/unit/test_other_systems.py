@@ -40,7 +40,7 @@ KNOWN = {
     # `ps` takes its place.
     "src/tpu_fleet/watch/jobs.py": {"/proc"},
     # Refused before it is called, and asked only after a service was installed.
-    "src/tpu_fleet/watch/service.py": {"systemctl", "loginctl"},
+    "src/tpu_fleet/watch/service.py": {"/run", "systemctl", "loginctl"},
 }
 
 

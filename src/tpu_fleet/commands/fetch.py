@@ -201,7 +201,7 @@ def fetch(
 
     def work() -> int:
         many = Many(slices, limit, None, False, Settings(), None)
-        gone = Gone(wanted, lambda life: is_meant(life, many, None))
+        gone = Gone(wanted, lambda life: is_meant(life, many))
         with waiting_for("Looking at the archives"):
             kept = gone.kept()
         report = Report(machine_readable)

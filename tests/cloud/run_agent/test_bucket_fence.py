@@ -113,12 +113,20 @@ def test_a_slice_that_is_created_again_ends_the_old_ones_program(gang: Make, lab
         worker.wait_running(attempt=3)
 
 
+# Worker 1 saves for longer than worker 0 waits until its last order was fetched.
+SAVES_LONGER = (
+    'if [ "$TPU_FLEET_WORKER" = 1 ]; then trap "sleep 2; exit 0" TERM; fi; '
+    "touch ready$TPU_FLEET_ATTEMPT; while :; do sleep 0.1; done"
+)
+
+
 def test_a_slice_that_was_told_to_stop_is_not_waited_for(gang: Make, lab: Objects) -> None:
-    old = list(gang(FOR_EVER, **given(lab)))
+    old = list(gang(SAVES_LONGER, **given(lab)))
     for worker in old:
         worker.up()
     for worker in old:
         worker.wait_running(attempt=1)
+    harness.wait_until((old[1].folder / "ready1").exists, "its handler")
     for worker in old:
         worker.send(signal.SIGTERM)
     harness.wait_until(lambda: mark_of(lab)["ended"], "the word that it has ended")

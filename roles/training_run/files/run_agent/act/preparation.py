@@ -96,12 +96,17 @@ class Preparation:
             self._look.forget()
         self.elsewhere = self.low = ""
 
+    @property
+    def releases(self) -> bool:
+        """Return whether the fence is an object, which says that an attempt has ended."""
+        return bool(self._object)
+
     def release(self, gang: Gang, seconds: float) -> None:
         """Have the object of the fence say that the gang's attempt has ended, so none waits for it.
 
         Waits so many seconds for a look that is being done, and for the answer.
         """
-        if self._look is None or not self._object:
+        if self._look is None or not self.releases:
             return
         until = time.monotonic() + seconds
         self._look.forget()

@@ -18,7 +18,8 @@ from .preparation import Preparation
 from .turns import Turns
 
 _LOOKS = 5  # ticks between two looks at what is expensive to look at
-_RELEASE, _PAUSE = 5.0, 0.05  # seconds: for a release of the fence, between looks at its processes
+# Seconds: for the end of all programs and for the release of the fence; between looks at them.
+_RELEASE, _PAUSE = 5.0, 0.05
 
 
 def marked(config: Config) -> set[int]:
@@ -50,6 +51,9 @@ class Leads(Protocol):
 
     def stuck(self) -> bool:
         """Say whether the gang could not start, for long by now, even if it were its turn."""
+
+    def ending(self) -> bool:
+        """Say whether a worker that answers still has a program that runs."""
 
     def ended(self) -> Gang | None:
         """Return the gang, if its last attempt is over on all workers."""
@@ -176,13 +180,24 @@ class Readiness:
     def release(self) -> None:
         """Let an heir begin at once, where nothing of the gang's last attempt is alive any more."""
         until = time.monotonic() + _RELEASE
-        gang = self._leader.ended() if self._leader else None
+        gang = self._ended(until)
         while gang is not None and marked(self._config) - {os.getpid()}:
             if time.monotonic() > until:
                 return
             time.sleep(_PAUSE)
         if gang is not None:
-            self._preparation.release(gang, until - time.monotonic())
+            self._preparation.release(gang, _RELEASE)
+
+    def _ended(self, until: float) -> Gang | None:
+        """Return the gang once its last attempt is over on all workers; None where it is not.
+
+        The programs of the others may save for longer than the one of this worker.
+        """
+        if self._leader is None:
+            return None
+        while self._preparation.releases and self._leader.ending() and time.monotonic() < until:
+            time.sleep(_PAUSE)
+        return self._leader.ended()
 
     def for_report(self) -> dict[str, Any]:
         """Return what the leader is to know."""

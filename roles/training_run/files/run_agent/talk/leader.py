@@ -205,6 +205,13 @@ class Leader:
             told, self._told = self._told, []
         return told
 
+    def ending(self) -> bool:
+        """Return whether a worker that answers still has a program that runs."""
+        with self._lock:
+            seen = self._inbox.seen(self.gang, time.monotonic())
+        lost = self.policy.lost_seconds
+        return any(age <= lost and not report.idle for report, age in seen.values())
+
     def ended(self) -> gang_state.Gang | None:
         """Return the gang, if its last attempt is over on all workers."""
         with self._lock:

@@ -22,6 +22,7 @@ from run_agent.act import (  # isort: skip
 )
 from run_agent.decide import checkpoints, fence, reports, status  # isort: skip
 from run_agent.decide.run_states import RUNNING  # isort: skip
+from run_agent.talk import leader  # isort: skip
 
 PARTS = 2
 LIVES = max(PARTS, int(os.environ["TPU_FLEET_PROPERTY_RUNS"]) // 16)
@@ -109,6 +110,7 @@ def release_what_others_still_run(patch: pytest.MonkeyPatch) -> None:
         return gang.phase != RUNNING and gang.attempt > 0 and seen[0][0].idle
 
     patch.setattr(reports, "all_ended", all_ended)
+    patch.setattr(leader.Leader, "ending", lambda _self: False)  # nor does it wait for them
 
 
 def release_what_another_has(patch: pytest.MonkeyPatch) -> None:

@@ -394,6 +394,9 @@ class Machine(Host):
         if self.leader is not None:
             if self.config.workers > 1:
                 self.world.time.sleep(2.0)
+            until = self.world.time.monotonic() + 5.0
+            while self.leader.ending() and self.world.time.monotonic() < until:
+                self.world.time.sleep(TICK)
             gang = self.leader.ended()
             if gang is not None and not self.programs:
                 ready.release(gang, 5.0)

@@ -34,9 +34,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(rows), each with C(host), C(check), C(subject), C(status), C(says) and C(remedy);
-      C(status), the worst of them, and C(exit_code); C(fixed), the repairs; and all of it in
-      C(lines).
+    - C(rows), each with C(hosts), which are also one text in C(host), C(check), C(subject),
+      C(status), C(says) and C(remedy); C(status), the worst of them, and C(exit_code); C(fixed),
+      the repairs; and all of it in C(lines).
   type: dict
 """
 

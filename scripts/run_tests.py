@@ -73,7 +73,11 @@ SANITY = ("scripts/ansible-test", "sanity")
 # the rest: in CI compile reads all code under each Python, molecule's machines run it with theirs
 # (3.10), and the unit tests with the controller's. The others are stages of their own here, with
 # newer versions; each of them makes a venv first, and the others make one each where they need any.
-NIGHT_SANITY = ("pylint", "pep8", "import", "changelog", "yamllint")
+# So do ansible-doc and runtime-metadata: in CI scripts/check-package has Ansible read the whole
+# documentation, and tests/unit/test_collection.py has meta/runtime.yml.
+NIGHT_SANITY = (
+    *("pylint", "pep8", "import", "changelog", "yamllint", "ansible-doc", "runtime-metadata"),
+)
 STORIES = "tests/machines/stories"
 DATASETS = f"{STORIES}/test_datasets.py"
 WHY = ("tests/machines/why", "tests/cloud/run_agent/test_why_hangs.py")
@@ -222,7 +226,7 @@ MORE = (
             *(*SANITY, "--requirements", "--venv"),
             *(word for test in NIGHT_SANITY for word in ("--test", test)),
         ),
-        tests=("plugins", "roles"),
+        tests=("plugins", "roles", "meta"),
     ),
     # The unit tests of plugins once more, under each Python that ansible-core supports on machines.
     # In CI the stage sanity compiles all of it under each of them.
@@ -315,6 +319,12 @@ MORE = (
         "tutorial",
         pytest("tests/machines/tutorial"),
         tests=(*PRODUCT, "docs/tutorial.md", "tests/machines/tutorial"),
+    ),
+    # The wheels as a release has them, with gcloud.
+    Stage(
+        "wheels",
+        ("scripts/check-package", str(LOGS / "wheels")),
+        tests=(*CLOUD, "src", "pyproject.toml", "galaxy.yml", "scripts/check-package"),
     ),
     # The documentation as a site, without a warning and without a dead link, on a phone and on a
     # laptop. In CI tests/unit/test_docs.py follows the links of its pages, and test_site.py has the

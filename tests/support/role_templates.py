@@ -6,10 +6,34 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from ansible._internal._templating._jinja_bits import (
+    AnsibleEnvironment,
+    _TemplateCompileContext,
+)
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+def _compile_once() -> None:
+    """Have a template compiled once for all hosts and tests; Ansible does it each time."""
+    compile_template = AnsibleEnvironment.compile
+    compiled: dict[tuple[str, bool], Any] = {}
+
+    def compile_or_find(self: Any, source: Any, *more: Any, **options: Any) -> Any:
+        # One with settings of its own, or one that Jinja has parsed already.
+        if self.overlayed or not isinstance(source, str) or any(more) or any(options.values()):
+            return compile_template(self, source, *more, **options)
+        key = (str(source), _TemplateCompileContext.current().escape_backslashes)
+        if key not in compiled:
+            compiled[key] = compile_template(self, source, *more, **options)
+        return compiled[key]
+
+    AnsibleEnvironment.compile = compile_or_find
+
+
+_compile_once()
 
 
 @functools.cache

@@ -100,9 +100,18 @@ class Answers:
         return found[0] if found and found[0] == self.proposed_bucket else ""
 
 
+def _read(text: str) -> Any:
+    """Read YAML by libyaml, if it is there: ten times faster, and each answer has this done."""
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except yaml.YAMLError:
+        # It refuses the escape of half a character, which is a mistake of an answer.
+        return yaml.safe_load(text)
+
+
 def data_of(answers: Answers) -> dict[str, Any]:
     """Return the variables of the fleet file, as Ansible fills them in."""
-    data: dict[str, Any] = yaml.safe_load(fleet_file(answers).replace(FLEET_KEY, SOME_KEY)) or {}
+    data: dict[str, Any] = _read(fleet_file(answers).replace(FLEET_KEY, SOME_KEY)) or {}
     return {**data, **({"fleet_project": answers.project} if answers.project else {})}
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import requests
 from json_forms import conforms
 from ports import free_port
 from warm_ansible import run_ansible
@@ -181,19 +182,31 @@ class Fleet:
             shutil.rmtree(self.folder / "state" / "onboarding", ignore_errors=True)
             (self.folder / "state" / "github_keys.json").unlink(missing_ok=True)
             self.declare(NOTHING)
-            self.run("curl", "-sf", "-X", "POST", f"http://127.0.0.1:{self.port}/_cloud/reset")
+            reset = f"http://127.0.0.1:{self.port}/_cloud/reset"
+            requests.post(reset, timeout=300).raise_for_status()
 
     def ssh(self, host: str, command: str, ok: bool = True) -> str:
         """Run a command on a worker, as the owner's ssh does."""
         words = ("ssh", "-F", str(self.ssh_config), "-o", "LogLevel=ERROR", host, command)
         return self.run(*words, ok=ok, limit=60)
 
+    def _look(self, host: str, command: str) -> str:
+        """Run a command on a worker; looks at it share a connection, as a test has hundreds.
+
+        A login of its own costs both sides several times as much as most of what is asked.
+        """
+        shared = (f"ControlPath={self.folder}/look-%n", "ControlMaster=auto", "ControlPersist=20")
+        # Of a machine that reboots nothing says that it has gone.
+        noticed = ("ServerAliveInterval=2", "ServerAliveCountMax=2", "LogLevel=ERROR")
+        options = [word for option in (*shared, *noticed) for word in ("-o", option)]
+        return self.run("ssh", "-F", str(self.ssh_config), *options, host, command, limit=60)
+
     def statuses(self, host: str) -> dict[str, dict[str, Any]]:
         """Return what the run agent of a worker says, by run; nothing while it reboots."""
         files = "/var/lib/tpu-fleet/runs/*/status.json"
         script = f"for f in {files}; do sudo cat $f | tr -d '\\n'; echo; done"
         try:
-            lines = self.ssh(host, script).splitlines()
+            lines = self._look(host, script).splitlines()
             found = [json.loads(line) for line in lines if line.startswith("{")]
         except (AssertionError, ValueError, subprocess.TimeoutExpired):
             return {}
@@ -206,7 +219,7 @@ class Fleet:
     def log(self, host: str, run: str) -> str:
         """Return the log of a run; it is there a moment after the run is said to be running."""
         file = f"/var/log/tpu-fleet/runs/{run}/run.log"
-        return self.ssh(host, f"sudo sh -c 'test ! -e {file} || cat {file}'")
+        return self._look(host, f"sudo sh -c 'test ! -e {file} || cat {file}'")
 
     def steps(self, host: str, run: str) -> int:
         """Return the last step that the log shows."""
@@ -215,7 +228,9 @@ class Fleet:
 
     def state(self) -> dict[str, Any]:
         """Return the cloud's own view."""
-        found: dict[str, Any] = self.report("tpu-fleet", "cloud", "status", "--json")
+        answer = requests.get(f"http://127.0.0.1:{self.port}/_cloud/state", timeout=60)
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
         return found
 
     def cloud(self) -> dict[str, dict[str, Any]]:

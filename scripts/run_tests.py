@@ -332,9 +332,9 @@ MORE = (
         ("scripts/check-package", str(LOGS / "wheels")),
         tests=(*CLOUD, "src", "pyproject.toml", "galaxy.yml", "scripts/check-package"),
     ),
-    # The documentation as a site, without a warning and without a dead link, on a phone and on a
-    # laptop. In CI tests/unit/test_docs.py follows the links of its pages, and test_site.py has the
-    # builder's parts.
+    # The documentation as a site, without a warning and without a dead link, on a phone and in a
+    # wide window, light and dark. In CI tests/unit/test_docs.py follows the links of its pages, and
+    # test_site.py has the builder's parts.
     Stage(
         "site",
         ("sh", "-c", "make site && .venv/bin/python scripts/site/look.py"),

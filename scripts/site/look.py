@@ -2,9 +2,9 @@
 """Look at the built site in a browser: scripts/site/look.py [WIDTH]...
 
 No table hides what is at its right, no page is wider than the window, no text of an error scrolls,
-and pictures lead to their full size. The search finds the page of a word first, copied commands
-have no prompt, and the page for what is not found leads back. It needs chromium
-(scripts/test-packages) and `make site`.
+and pictures lead to their full size; axe finds nothing serious in light or dark. The search finds
+the page of a word first, copied commands have no prompt, and the page for what is not found leads
+back. It needs chromium (scripts/test-packages) and `make site`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,22 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.resources import files
+from itertools import product
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, sync_playwright
 
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SITE = Path(__file__).resolve().parents[2] / ".work" / "site"
-WIDTHS = (390, 1280)
+WIDTHS = (390, 820, 1280, 1600)
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+# One of each kind: the first page, prose, a long reference, pictures, code, what is not found.
+LOOKED_BY_AXE = (
+    *("index.html", "docs/install.html", "docs/fleet-file.html", "docs/tutorial.html"),
+    *("docs/commands.html", "roles/training_run/README.html", "404.html"),
+)
 PAGES = ("*.html", "docs/*.html", "docs/internals/*.html", "roles/*/*.html", "examples/*/*.html")
 # What people search for, and the page that they mean.
 SEARCHES = {
@@ -75,7 +85,7 @@ def main(words: list[str]) -> int:
             for width in map(int, words or map(str, WIDTHS))
             for name, fault in faults_of(browser, width)
         ]
-        faults += [*searches(browser), *copies(browser), *not_found(browser)]
+        faults += [*searches(browser), *copies(browser), *not_found(browser), *serious(browser)]
         browser.close()
     print("\n".join(faults) or "Each page of the site fits.")
     return 1 if faults else 0
@@ -122,6 +132,20 @@ def not_found(browser: Browser) -> Iterator[str]:
     if page.locator("#home").evaluate("link => link.href") != (SITE / "index.html").as_uri():
         yield "404.html does not lead to index.html"
     page.close()
+
+
+def serious(browser: Browser) -> Iterator[str]:
+    """Yield the serious faults that axe finds, in both schemes, on a phone and on a laptop."""
+    for width, scheme in product((390, 1280), SCHEMES):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        for name in LOOKED_BY_AXE:
+            page.goto((SITE / name).as_uri(), wait_until="domcontentloaded")
+            page.evaluate(AXE)
+            found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+            for one in (each for each in found if each["impact"] in ("serious", "critical")):
+                where = one["nodes"][0]["html"][:120]
+                yield f"{name}, {width} pixels, {scheme}: {one['id']} ({one['impact']}): {where}"
+        page.close()
 
 
 if __name__ == "__main__":

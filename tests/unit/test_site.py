@@ -120,3 +120,9 @@ def test_pictures_lead_to_their_full_size() -> None:
     made = FINISH["finished"]('<p><img alt="A" src="../_images/a.svg" /></p>')
     link = '<a class="picture" href="../_images/a.svg">'
     assert made == f'<p>{link}<img alt="A" src="../_images/a.svg" /></a></p>'
+
+
+def test_what_opens_a_part_of_the_contents_has_a_name() -> None:
+    toggle = f"{BUILD['TOGGLE']} role='presentation'></span></summary>"
+    named = toggle.replace("<summary>", '<summary aria-label="Pages below">')
+    assert BUILD["with_named_toggles"](f"<p>x</p>{toggle}") == f"<p>x</p>{named}"

@@ -46,8 +46,6 @@ LOOKS = [
 WIDTHS = (390, 820, 1280, 1600)
 RUNS = {1: 1, 3: 2, 50: 7, 1000: 40}
 """How many runs the fleets of so many workers have."""
-LIVE_SECONDS = float(os.environ.get("TPU_FLEET_LIVE_SECONDS", "3"))
-"""For how long the page changes under a reader."""
 
 
 @pytest.fixture(scope="module")
@@ -419,7 +417,10 @@ def test_selected_text_stays_selected(browser: Browser, past: History) -> None:
         assert len(page.evaluate("getSelection().toString()")) > 10
 
 
-def test_nothing_jumps_or_closes_while_runs_change(browser: Browser, past: History) -> None:
+@pytest.mark.parametrize("seconds", [3.0, pytest.param(120.0, marks=pytest.mark.night)])
+def test_nothing_jumps_or_closes_while_runs_change(
+    browser: Browser, past: History, seconds: float
+) -> None:
     rows = "all => all.map(one => one.id)"
     opened_now = "all => all.filter(one => one.open).map(one => one.id)"
     with opened(browser, past) as (page, show):
@@ -431,7 +432,7 @@ def test_nothing_jumps_or_closes_while_runs_change(browser: Browser, past: Histo
         row = page.locator("#all-runs tbody tr").last
         row.hover()
         before = row.bounding_box()
-        until, number = time.monotonic() + LIVE_SECONDS, 0
+        until, number = time.monotonic() + seconds, 0
         while number < 4 or time.monotonic() < until:
             number += 1
 

@@ -261,7 +261,10 @@ def answer(reader: Reader, init: str) -> None:
     assert "not a zone" in reader.draw("init", init, begun, asked)
     assert "fleet_slices" in reader.draw("files", init, asked)
     place = reader.folder / "lab/inventory/fleet.tpu.yml"
-    place.write_text(place.read_text().replace(":8470/", f":{PORT}/"))
+    # It has another port than the default one where something else is at that.
+    text = re.sub(r"127\.0\.0\.1:\d+/", f"127.0.0.1:{PORT}/", place.read_text())
+    assert f":{PORT}/" in text
+    place.write_text(text)
 
 
 def look_at_top(reader: Reader, top: str) -> None:

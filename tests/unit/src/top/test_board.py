@@ -31,7 +31,7 @@ from tpu_fleet.workers.ask.run_view import Run
 
 VIEWS = ("runs", "slices", "workers", "grant", "queue")
 HOSTILE = texts(Path("/canary"))
-SIZES = ((80, 24), (160, 50), (30, 8))
+SIZES = ((80, 24), (200, 60), (30, 8))
 
 
 def board(now: Now, name: str = "slices", size: tuple[int, int] = (80, 24)) -> Board:

@@ -26,8 +26,8 @@ KEPT = "/var/lib/tpu-fleet/apply/glance"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
 UNITS = ("systemctl", "list-units", "--all", "--plain", "--no-legend", "--no-pager")
-# Units that apply the roles, and exist only meanwhile.
-_OURS = ("tpu-fleet-apply.", "tpu-fleet-venv@", "tpu-fleet-self-setup.")
+# Units that apply the roles or a sync, and exist only meanwhile.
+_OURS = ("tpu-fleet-apply.", "tpu-fleet-venv@", "tpu-fleet-self-setup.", "tpu-fleet-sync-")
 # What a clock may differ from that of the file system.
 _FRESH = 2_000_000_000
 # Limits for the paths of one user, and for systemctl.

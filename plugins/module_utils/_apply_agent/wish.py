@@ -219,10 +219,8 @@ def todo(
     """
     never = {name for name in wish.undeclared if name not in known.roles and name not in noted}
     wanted = [name for name in wish.roles if wish.forced or name not in never]
-    if not wish.whole:
-        return Todo(
-            wanted, ["--check applies all roles" if wish.check else "--tags names a part of them"]
-        )
+    if wish.tags or wish.skip_tags:
+        return Todo(wanted, ["--tags names a part of them"])
     reasons = []
     if known.boot_id and known.boot_id != boot_id:
         reasons.append("the host was rebooted")

@@ -127,6 +127,7 @@ tpu-fleet-guard.timer loaded active waiting Look at the disk
 tpu-fleet-cache.service loaded {cache}
 tpu-fleet-apply.service loaded activating start Ours
 tpu-fleet-self-setup.service loaded active running Ours
+tpu-fleet-sync-9c41f0e27a55b1d3.service loaded active running Ours
 """
         )
 

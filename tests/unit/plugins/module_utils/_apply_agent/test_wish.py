@@ -142,7 +142,17 @@ def test_only_what_has_a_reason_is_applied(
     assert (what.roles, what.reasons, what.unsure) == (roles, reasons, False)
 
 
-@pytest.mark.parametrize("asked", [{"check": True}, {"tags": ["x"]}, {"skip_tags": ["x"]}])
+@pytest.mark.parametrize("given", [GIVEN, {**GIVEN, "training_run": "t2"}])
+@pytest.mark.parametrize("drift", [[], ["/etc/hosts has changed"]])
+def test_a_check_looks_at_what_an_apply_would_apply(
+    given: dict[str, str], drift: list[str]
+) -> None:
+    check = replace(WISH, check=True)
+    assert todo(check, KNOWN, given, "boot1", drift) == todo(WISH, KNOWN, given, "boot1", drift)
+    assert not check.whole
+
+
+@pytest.mark.parametrize("asked", [{"tags": ["x"]}, {"skip_tags": ["x"]}])
 def test_a_part_runs_always_and_says_nothing_of_the_whole(asked: dict[str, Any]) -> None:
     wish = replace(WISH, **asked)
     assert todo(wish, KNOWN, GIVEN, "boot1", []).roles == wish.roles

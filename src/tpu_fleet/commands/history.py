@@ -13,11 +13,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import 
 
 from ..contract.printing import option_json, print_json
 from ..history.archived import keep as keep_archived
-from ..history.causes import WORDS
+from ..history.causes import WANTED, WORDS
 from ..history.record import history_here, stories
 from ..history.store import Event
 from ..history.story import RunStory, news_of
-from ..history.verdict import WANTED, verdict_of
+from ..history.verdict import verdict_of
 from ..page.words import clock, iso, kind_of, long, percent, said, title_of, where_of
 from ..show.console import say, wide_console
 from ..show.figures import amount
@@ -76,7 +76,7 @@ def runs_table(found: Sequence[RunStory]) -> Table:
             one.user,
             one.word,
             str(len(one.attempts)),
-            str(len(one.interruptions)),
+            str(len(one.faults)),
             long(one.down),
             percent(one.goodput),
             "-" if one.saved_age is None else long(one.saved_age),
@@ -193,7 +193,7 @@ def history(since: float, bad: bool, machine_readable: bool, wanted: tuple[str, 
     say(console, verdict.text(), style)
     console.print()
     if bad:
-        found = [one for one in found if one.view.is_troubled or one.interruptions]
+        found = [one for one in found if one.view.is_troubled or one.faults]
         rows = [one for one in rows if one.kind == "bad"]
     tables = [runs_table(found)] if found else []
     tables += [events_table(rows, now)] if rows else []

@@ -32,6 +32,8 @@ WORDS = {
 """For people: the kinds of ends."""
 NO_INTERRUPTION = (SUCCEEDED, REMOVED)
 """Ends that were wanted, and that nothing follows."""
+WANTED = (STOPPED, CHANGED)
+"""Ends that a person caused, as by a stop or a sync."""
 OWN_DISK = "own disk"
 ANNOUNCED = 1800.0
 """Seconds after the announcement of a maintenance in which a reboot is that maintenance.
@@ -89,7 +91,7 @@ def _judged(events: Sequence[Event], ends: Sequence[Event]) -> Cause:
     if ends and not any(causes) and not crashes:
         return Cause(SUCCEEDED, "")
     if "definition-changed" in names or said("another definition"):
-        return Cause(CHANGED, "the run's declaration changed")
+        return Cause(CHANGED, "")
     if "hang" in names or said("hung"):
         return Cause(HUNG, _hang(events))
     if "fenced" in names or said("fenced"):

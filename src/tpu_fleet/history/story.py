@@ -24,6 +24,7 @@ from .causes import (
     REMOVED,
     STOPPED,
     SUCCEEDED,
+    WANTED,
     WORDS,
     cause_of,
     of_checkpoints,
@@ -123,6 +124,11 @@ class RunStory:
     def interruptions(self) -> list[Attempt]:
         """The attempts that something ended, the newest first."""
         return [one for one in reversed(self.attempts) if one.interrupted]
+
+    @property
+    def faults(self) -> list[Attempt]:
+        """The interruptions that no person wanted, the newest first."""
+        return [one for one in self.interruptions if one.kind not in WANTED]
 
     @property
     def down(self) -> float:

@@ -10,7 +10,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.durations import l
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import FAILED
 
 from .causes import (
-    CHANGED,
     CRASHED,
     FENCED,
     HUNG,
@@ -20,8 +19,8 @@ from .causes import (
     OWN_DISK,
     PREEMPTED,
     REBOOTED,
-    STOPPED,
     TERMINAL,
+    WANTED,
     of_checkpoints,
 )
 from .story import Attempt, RunStory
@@ -38,7 +37,6 @@ COUNTED = {
     OTHER: ("end without a cause", "ends without a cause"),
 }
 """The kinds of interruptions that no person wanted, the gravest first."""
-WANTED = (STOPPED, CHANGED)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import fleet_past
 import pytest
 from click.testing import CliRunner, Result
 
-from tpu_fleet.commands.history import history
+from tpu_fleet.commands.history import happenings, history, runs_table
 from tpu_fleet.history.record import HISTORY
+from tpu_fleet.history.story import Attempt, RunStory
 from tpu_fleet.workers.inventory.ansible_config import inventory_sources, state_of
 
 
@@ -103,3 +104,14 @@ def test_only_what_is_newer_and_only_what_went_wrong(folder: Path) -> None:
     assert new.startswith("In 1 h: 1 run failed")
     wrong = said("--since", "yesterday")
     assert (wrong.exit_code, "22:00" in wrong.output) == (2, True)
+
+
+def test_what_a_person_restarted_is_no_interruption() -> None:
+    kinds = ["changed", "stopped", "changed", "crashed", ""]
+    attempts = tuple(Attempt(n, n * 60.0, n * 60.0 + 50, kind) for n, kind in enumerate(kinds, 1))
+    one = RunStory("pod", "digits", attempts=attempts)
+    assert [attempt.kind for attempt in one.faults] == ["crashed"]
+    table = runs_table([one])
+    shown = dict(zip((column.title for column in table.columns), table.rows[0].cells, strict=False))
+    assert (shown["ATTEMPTS"], shown["INTERRUPTED"]) == ("5", "1")
+    assert [row.kind for row in happenings([one], [])] == ["note", "note", "note", "bad"]

@@ -45,7 +45,7 @@ REBOOT = [ended(0, cause="worker 1 rebooted"), ended(1, exit_code=None, cause="r
         ([told("fenced", by="attempt 9 of b"), ended(0, cause="fenced")], "fenced",
          "attempt 9 of b"),
         ([told("definition-changed"), ended(0, cause="another definition")], "changed",
-         "the run's declaration changed"),
+         ""),
         ([ended(0, cause="told to stop")], "stopped", "told to stop"),
         ([told("attempt-started")], "preempted", "its machines reported no end"),
         ([ended(0, cause="something new")], "other", "something new"),

@@ -84,17 +84,19 @@ class Waiting:
             self._place.unlink()
 
     def _take(self, listening: socket.socket) -> None:
-        with contextlib.suppress(OSError), listening.accept()[0] as caller:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as ended:
+            caller = ended.enter_context(listening.accept()[0])
             caller.settimeout(_SHARE)
             _word, streams, _flags, _address = socket.recv_fds(caller, 1, _STREAMS)
+            for stream in streams:
+                ended.callback(os.close, stream)
+            # Fails if the version was removed: then the caller does the work itself.
             self._used()
             if len(streams) == _STREAMS:
                 child = os.fork()
                 if child == 0:
                     self._answer(listening, caller, streams)
                 self._children.add(child)
-            for stream in streams:
-                os.close(stream)
 
     def _answer(self, listening: socket.socket, caller: socket.socket, streams: list[int]) -> None:
         code = 1

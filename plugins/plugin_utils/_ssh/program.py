@@ -37,10 +37,13 @@ if not os.path.isdir(path):
         shutil.rmtree(part, True)
         if not os.path.isdir(path):
             raise
-    for other in (os.path.join(folder, each) for each in os.listdir(folder)):
-        old = os.stat(other).st_mtime < time.time() - 86400
-        if old and os.path.basename(other).startswith(kind + "-"):
-            shutil.rmtree(other, True)
+    for other in (each for each in os.scandir(folder) if each.name.startswith(kind + "-")):
+        try:
+            old = other.stat().st_mtime < time.time() - 86400
+        except FileNotFoundError:
+            continue
+        if old:
+            shutil.rmtree(other.path, True)
 if os.access(path, os.W_OK):
     os.utime(path)
 sys.path.insert(0, path)

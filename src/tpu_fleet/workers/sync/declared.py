@@ -16,21 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ansible_collections.tpu.fleet.plugins.module_utils._host.state import write_atomically
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import group_name
-from ansible_collections.tpu.fleet.plugins.plugin_utils._fleet.state_folder import base_folder
+from ansible_collections.tpu.fleet.plugins.plugin_utils._core.kept import kept
 from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.worker_list import list_path
 
-from ..inventory.ansible_config import inventory_sources
+from ..inventory.ansible_config import inventory_sources, stamp_of
 from ..inventory.hosts import Known
 from ..inventory.names import no_such
 
 if TYPE_CHECKING:
     from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.read import Inventory
 
-KEPT = "sync"
-"""The folder of what is kept, in the state folder."""
-_VERSION = 2
+_SETTINGS = ("ANSIBLE_", "GOOGLE_", "TPU_FLEET_")
 _RUNS = "{{ ('training_run' | tpu.fleet.role_settings).settings.runs }}"
 _TREES = "{{ ('code_checkout' | tpu.fleet.role_settings).settings | to_json }}"
 _PLACE = "{{ [__code_checkout_here, inventory_dir] | to_json }}"
@@ -74,48 +71,22 @@ class Declared:
 def declared(known: Known, runs: Sequence[str]) -> Declared:
     """Return what the fleet file says of runs; refuse those that cannot be synced."""
     sources = inventory_sources(os.environ, Path.cwd())
-    path = _path(sources, runs)
-    seen = _seen(sources)
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["seen"] == seen:
-            return Declared.read(kept["declared"])
-    found = _ask(known, runs)
-    text = json.dumps({"seen": seen, "declared": asdict(found)})
-    # Without it, the next call only takes longer.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(path, text, mode=0o600, uid=os.getuid(), gid=os.getgid())
-    return found
+    name = "\n".join(["runs", *sources, "", *runs])
+
+    def ask() -> bytes:
+        return json.dumps(asdict(_ask(known, runs))).encode()
+
+    return Declared.read(json.loads(kept(name, _seen(sources), ask)))
 
 
-def _path(sources: Sequence[str], runs: Sequence[str]) -> Path:
-    digest = hashlib.sha256("\n".join([*sources, "", *runs]).encode()).hexdigest()[:24]
-    return base_folder(os.environ) / KEPT / f"{digest}.json"
-
-
-def _seen(sources: Sequence[str]) -> list[Any]:
-    """Return what changes whenever a file changes that decides what is declared."""
-    found: list[Any] = [_VERSION]
+def _seen(sources: Sequence[str]) -> Iterator[bytes]:
+    """Yield what changes with each file, and each setting, that decides what is declared."""
+    settings = {key: os.environ[key] for key in sorted(os.environ) if key.startswith(_SETTINGS)}
+    yield repr(settings).encode()
+    yield repr(stamp_of([__file__, *sources])).encode()
     # By its content, because every playbook writes the same list again.
     with contextlib.suppress(OSError):
-        listed = list_path(sources, os.environ).read_bytes()
-        found.append(hashlib.sha256(listed).hexdigest())
-    for path in (Path(__file__), *(path for source in sources for path in _files(Path(source)))):
-        with contextlib.suppress(OSError):
-            there = path.stat()
-            found.append([str(path), there.st_mtime_ns, there.st_size, there.st_ino])
-    return found
-
-
-def _files(source: Path) -> Iterator[Path]:
-    """Yield the files of a source, and of the folders with variables beside it."""
-    if source.is_dir():
-        yield from sorted(path for path in source.rglob("*") if path.is_file())
-        return
-    yield source
-    for name in ("group_vars", "host_vars"):
-        yield from sorted(path for path in (source.parent / name).rglob("*") if path.is_file())
+        yield list_path(sources, os.environ).read_bytes()
 
 
 # By Ansible

@@ -150,14 +150,17 @@ class Sync:
         mine = self.progress[name]
         request = {"protocol": PROTOCOL, **self._orders[name]}
         await channel.write(json.dumps(request).encode() + b"\n")
-        program = sync_program()
+        told: set[str] = set()
         while True:
             said = await _said(channel)
             what = said["say"]
-            if what == "program" and program:
-                await channel.write(worker_program.sent(program))
-                program = b""
-            elif what == "need" and not mine.files:
+            # Each word once: otherwise a worker could keep this waiting for ever.
+            if what in told:
+                raise SyncError(f"{name} said {what} again")
+            told.add(what)
+            if what == "program":
+                await channel.write(worker_program.sent(sync_program()))
+            elif what == "need":
                 wanted = chosen(said["files"], contents_of(request["entries"]))
                 await self._send(channel, mine, wanted)
             elif what == "ready":
@@ -181,11 +184,9 @@ class Sync:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._begun.open.wait(), BEGIN_SECONDS)
                 await channel.write(b"{}\n")
-            elif what == "done":
+            else:
                 self._note_running(name, said["runs"])
                 return True
-            else:
-                raise SyncError(f"{name} said {what} again")
 
     def _note_running(self, name: str, runs: Sequence[Mapping[str, Any]]) -> None:
         mine = self.progress[name]

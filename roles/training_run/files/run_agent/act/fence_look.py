@@ -20,13 +20,25 @@ from .helper import Helper
 _SECONDS = 3600.0  # a share may come back
 
 
-class FolderLook:
-    """One look at a folder at a time, by the hand; the answer is there some time later."""
+class _Look:
+    """One look at a time; the answer is there some time later."""
+
+    _is_old = False
+
+    def forget(self) -> None:
+        """Take no answer to what was asked by now."""
+        self._is_old = True
+
+    def _taken(self, found: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if found is None or self._is_old else _typed(found)
+
+
+class FolderLook(_Look):
+    """One at a folder, by the hand."""
 
     def __init__(self, hand: Hand, about: str) -> None:
         self._hand, self._about = hand, about
         self._asked: tuple[int, dict[str, Any]] | None = None
-        self._is_old = False
 
     def close(self) -> None:
         """Leave a look that is being done: the hand answers the next question after it."""
@@ -48,20 +60,15 @@ class FolderLook:
         if found is None:
             return None
         self._asked = None
-        return None if self._is_old else _typed(found)
-
-    def forget(self) -> None:
-        """Take no answer to what was asked by now."""
-        self._is_old = True
+        return self._taken(found)
 
 
-class BucketLook:
-    """One look at a bucket at a time; the answer is there some time later."""
+class BucketLook(_Look):
+    """One at a bucket, by a helper."""
 
     def __init__(self, config: Config, about: str) -> None:
         about = f"{about} cannot be looked at: "
         self._helper = Helper(config.user, _SECONDS, 65536, about)
-        self._is_old = False
 
     def close(self) -> None:
         """End a look that is being done."""
@@ -75,12 +82,7 @@ class BucketLook:
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
         """Return what was found, waiting a little; None when it is not known yet."""
-        found = self._helper.answer(seconds)
-        return None if found is None or self._is_old else _typed(found)
-
-    def forget(self) -> None:
-        """Take no answer to what was asked by now."""
-        self._is_old = True
+        return self._taken(self._helper.answer(seconds))
 
 
 def _typed(answer: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The checkpoint folder, as the program's parent sees it where it has no mark to write.
 
 Nearly always the folder has the mark of the same gang, or none. Then the attempt begins, and what
-the guard imports, which takes longer than all else of a start, comes when it first looks.
+the guard imports, which takes longer than all else of a start, comes when the program runs.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ class QuickGuard:
 
     def _run(self, child: int) -> None:
         begun = processes.start_time(child)
+        # Now, as the program runs: later the files may be those of another version.
+        guard = self._whole()
         time.sleep(self._order["look_every"])
-        self._whole().follow(child, begun)
+        guard.follow(child, begun)
 
     def _whole(self) -> Guard:
         if self._guard is None:

@@ -48,7 +48,9 @@ def command(folder: Path) -> list[str]:
 
 
 def called(folder: Path, given: bytes) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command(folder), input=given, capture_output=True, check=False)
+    return subprocess.run(
+        command(folder), input=given, capture_output=True, check=False, timeout=20
+    )
 
 
 @pytest.fixture
@@ -112,6 +114,21 @@ def test_it_takes_no_caller_without_streams(place: Path) -> None:
             caller.sendall(b"+")
             assert caller.recv(1) == b""
         assert called(place.parent, b"0\n").returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_it_keeps_no_stream_of_a_caller_that_it_does_not_take(place: Path) -> None:
+    """Otherwise the caller's connection would not end before this process does."""
+    place.parent.mkdir()
+    process = serving(place, 60.0)
+    try:
+        # What is noted for each caller cannot be written.
+        place.with_suffix(".used").symlink_to("/nowhere/at/all")
+        assert called(place.parent, b"0\n").returncode == 77
+        kept = [path.readlink() for path in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert not [path for path in kept if str(path).startswith("pipe:")]
     finally:
         process.kill()
         process.wait()

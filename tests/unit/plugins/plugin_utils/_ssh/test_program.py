@@ -69,6 +69,12 @@ def test_a_version_that_was_not_used_for_a_day_goes_when_another_comes(folder: P
     }
 
 
+def test_what_another_call_renames_or_removes_meanwhile_is_passed_over(folder: Path) -> None:
+    (folder / "agent-gone").symlink_to(folder / "nowhere")
+    one = packed("one")
+    assert call("agent", one, b"hello\n", program.sent(one)).endswith(b"one hello\n")
+
+
 def test_the_command_becomes_root_if_it_must(folder: Path) -> None:
     assert program.command("agent", b"", "", become=True).startswith("sudo -n /usr/bin/python3 -I")
     assert program.command("agent", b"", "", become=False).startswith("/usr/bin/python3 -I -S")

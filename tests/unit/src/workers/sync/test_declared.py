@@ -101,6 +101,7 @@ def test_the_fleet_file_is_read_again_when_a_file_of_it_changes(
     fleet.write_text("a: 1\n")
     monkeypatch.setenv("ANSIBLE_INVENTORY", str(inventory))
     monkeypatch.setenv("TPU_FLEET_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     asked: list[Any] = []
 
     def ask(_known: Known, names: Any) -> Declared:
@@ -112,16 +113,13 @@ def test_the_fleet_file_is_read_again_when_a_file_of_it_changes(
         found = declared.declared(known(), ["digits"])
         assert found == FOUND or json.loads(json.dumps(found.runs)) == ["digits"]
     assert asked == [["digits"]]
-    kept = next((tmp_path / "state" / declared.KEPT).iterdir())
-    assert kept.stat().st_mode & 0o777 == 0o600
     fleet.write_text("a: 22\n")
     declared.declared(known(), ["digits"])
     assert len(asked) == 2
     declared.declared(known(), ["words"])
     assert len(asked) == 3
-    kept.write_text("half")
-    os.utime(fleet)
-    declared.declared(known(), ["digits"])
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "/none")
+    declared.declared(known(), ["words"])
     assert len(asked) == 4
 
 
@@ -136,5 +134,5 @@ def test_a_list_of_workers_that_is_written_again_with_the_same_workers_changes_n
     for text in ("pair-w0", "pair-w0", "pair-w1"):
         path.unlink(missing_ok=True)
         path.write_text(text)
-        seen.append(declared._seen(sources))
+        seen.append(list(declared._seen(sources)))
     assert seen[0] == seen[1] != seen[2]

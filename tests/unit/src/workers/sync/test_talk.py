@@ -158,3 +158,15 @@ def test_a_worker_without_the_program_gets_it_once(monkeypatch: pytest.MonkeyPat
     again = Worker("w0", {"say": "program"}, {"say": "program"}, *ready())
     _sync, results, _heard = play(monkeypatch, again)
     assert "said program again" in results[0].says
+
+
+@pytest.mark.parametrize("word", ["switched", "running"])
+def test_a_worker_that_repeats_itself_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """Otherwise it could keep a sync from its end, with a word each minute."""
+    *before, done = ready()
+    again = next(line for line in before if line["say"] == word)
+    endless = Worker("w0", *before, *[again] * 5, done)
+    _sync, results, _heard = play(monkeypatch, endless, Worker("w1", *ready()))
+    assert {one.name: one.says for one in results}["w0"] == f"w0 said {word} again"

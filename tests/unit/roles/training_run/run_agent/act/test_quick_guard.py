@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from run_agent.act.quick_guard import QuickGuard
+from waiting import wait_until
 
 OWN = {"attempt": 3, "owner": "ours"}
 
@@ -52,6 +53,13 @@ def test_of_its_own_gang_or_of_none_no_guard_is_needed(tmp_path: Path) -> None:
     assert (found.claim(), found._guard) == ("", None)
     (tmp_path / ".fence").write_text(json.dumps({"attempt": 2, "owner": "theirs"}))
     assert (found.claim(), found._guard is None) == ("", False)
+
+
+def test_the_guard_is_in_memory_before_it_looks(tmp_path: Path) -> None:
+    """The files may be replaced until then; a guard of two versions would fail in silence."""
+    found = guard_of(tmp_path, every=60.0)
+    found.watch(os.getpid())
+    wait_until(lambda: found._guard is not None, "it is imported", 20)
 
 
 def test_a_program_that_is_shut_out_later_is_killed(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,7 +71,7 @@ def trust_worker_0_for_long(patch: pytest.MonkeyPatch) -> None:
 def take_nothing_over(patch: pytest.MonkeyPatch) -> None:
     real = fence.claimed
     patch.setattr(
-        fence, "claimed", lambda found, claim: real(found, replace(claim, is_new=found is None))
+        fence, "claimed", lambda found, claim: real(found, claim._replace(is_new=found is None))
     )
 
 
@@ -117,7 +116,7 @@ def release_what_another_has(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         fence,
         "released",
-        lambda found, _owner, _attempt: found and replace(found, ended=True, reserved=False),
+        lambda found, _owner, _attempt: found and found._replace(ended=True, reserved=False),
     )
 
 

@@ -1,5 +1,8 @@
 """What is really broken on real machines is named with its remedy, and repaired where it is safe.
 
+In CI tests/machines/e2e/test_2_doctor.py breaks five things of these, and
+tests/unit/plugins/module_utils/_doctor decides over all.
+
 One story alone: `.venv/bin/pytest tests/machines/stories/test_doctor.py -k broken`
 """
 
@@ -165,6 +168,7 @@ systemctl stop tpu-fleet-run@idle
 """
 
 
+@pytest.mark.night
 def test_what_is_broken_is_named_and_mended_as_far_as_that_is_safe(solo: Fleet) -> None:
     # A run brings tmux; nothing else was ever applied to this machine.
     declare(solo, SOLO, fleet_runs=[RUN])
@@ -235,7 +239,7 @@ def test_what_is_broken_is_named_and_mended_as_far_as_that_is_safe(solo: Fleet) 
 
 
 # In CI tests/unit/plugins/module_utils/_doctor has workers that differ, are away or have a wrong
-# clock, and the test above what is read from a machine.
+# clock.
 @pytest.mark.night
 def test_workers_that_differ_or_are_away(fleet: Fleet) -> None:
     declare(fleet, PAIR)

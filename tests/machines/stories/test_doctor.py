@@ -169,7 +169,7 @@ systemctl stop tpu-fleet-run@idle
 
 
 @pytest.mark.night
-def test_what_is_broken_is_named_and_mended_as_far_as_that_is_safe(solo: Fleet) -> None:
+def test_what_is_broken_is_named_and_repaired_as_far_as_that_is_safe(solo: Fleet) -> None:
     # A run brings tmux; nothing else was ever applied to this machine.
     declare(solo, SOLO, fleet_runs=[RUN])
     solo.play("tpu.fleet.train")

@@ -584,6 +584,9 @@ class _Host:
         if self.talk is not None:
             try:
                 self.value = await self.talk(self.channel)
+            except Exception:
+                await self._hear_why(session)
+                raise
             finally:
                 # What it says after the dialogue is dropped; it must not block it either.
                 self.talking = False
@@ -593,6 +596,14 @@ class _Host:
             async with asyncio.timeout(LAST_WORDS):
                 await session.over.wait()
         await session.over.wait()
+
+    async def _hear_why(self, session: _Session) -> None:
+        """Wait for the end of a command whose output has ended: its exit status comes after it."""
+        if self.channel._reader.at_eof():
+            self.channel._let_go()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS):
+                    await session.over.wait()
 
     def _result(self, trouble: BaseException | None) -> Result:
         session = self.session

@@ -21,7 +21,7 @@ import os, sys
 path = sys.argv[1]
 line = sys.stdin.buffer.readline()
 if not os.path.isdir(path):
-    import hashlib, io, shutil, time, zipfile
+    import errno, hashlib, io, shutil, time, zipfile
     print('{"say": "program"}', flush=True)
     data = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
     folder, name = os.path.split(path)
@@ -33,10 +33,13 @@ if not os.path.isdir(path):
     try:
         zipfile.ZipFile(io.BytesIO(data)).extractall(part)
         os.rename(part, path)
-    except OSError:
+    except OSError as error:
         shutil.rmtree(part, True)
         if not os.path.isdir(path):
-            raise
+            why = "%s: %s." % (folder, error.strerror)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                why += " Find what is large: sudo du -xh --max-depth=3 / | sort -h | tail"
+            sys.exit(why)
     for other in (each for each in os.scandir(folder) if each.name.startswith(kind + "-")):
         try:
             old = other.stat().st_mtime < time.time() - 86400

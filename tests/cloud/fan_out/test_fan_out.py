@@ -165,6 +165,19 @@ def test_a_dialogue_with_a_command_that_died_tells_of_the_command(farm: Farm) ->
     assert (results["w0"].exit_status, results["w0"].stderr) == (5, b"no room\n")
 
 
+def test_the_end_of_a_commands_output_is_not_the_reason_that_its_dialogue_broke(farm: Farm) -> None:
+    """Its exit status comes after it, on a busy worker much later."""
+
+    async def talk(channel: Channel) -> None:
+        if not await channel.readline():
+            raise RuntimeError("the worker ended without a result")
+
+    command = "echo no room >&2; exec <&- >&- 2>&-; sleep 0.5; exit 5"
+    results = collect(farm.targets(1), command, talk=talk, settings=QUICK)
+    assert (results["w0"].exit_status, results["w0"].stderr) == (5, b"no room\n")
+    assert results["w0"].says == ""
+
+
 def test_nobody_waits_for_those_who_do_not_answer(
     farm: Farm, tmp_path: Path, ending: Callable[..., None], authorized: str
 ) -> None:

@@ -261,7 +261,9 @@ def test_where_the_time_of_an_attempt_goes(gang: Make) -> None:
     says = """echo '{"step": 5, "seconds": {"data": 0.5, "step": 9}}' > $TPU_FLEET_PROGRESS"""
     (worker,) = gang(f"sleep 1; {says}; sleep 2", workers=1)
     worker.up()
-    parts = worker.wait_event("first-step")["parts"]
+    first = worker.wait_event("first-step")
+    assert first["first_step"] == 5
+    parts = first["parts"]
     assert parts.keys() == {"wait", "prepare", "first_step"}  # no program of JAX
     assert parts["first_step"] >= 1
     worker.wait(state="succeeded")

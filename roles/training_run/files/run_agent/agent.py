@@ -468,6 +468,7 @@ class Agent:
         self.journal.tell(
             self.memory,
             "first-step",
+            first_step=self.memory.first_step,
             seconds=round(sum(parts.values()) - parts.get("wait", 0.0), 2),
             parts=parts,
             counts=self.memory.start_counts,

@@ -78,6 +78,20 @@ class Health:
         self.dropped = 0
         self.error = ""
         self._written = 0.0
+        if os.path.exists(path):  # noqa: PTH110
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take over what earlier attempts have lost: the first good write ends their error."""
+        from pathlib import Path
+
+        from ..decide.values import is_whole
+        from . import store
+
+        told = store.read(Path(self.path)) or {}
+        count = told.get("dropped_bytes")
+        self.dropped = count if is_whole(count) else 0
+        self.error = str(told.get("error") or "")
 
     def lost(self, count: int, error: OSError, now: float) -> None:
         """Count what was dropped."""

@@ -53,6 +53,19 @@ def test_it_is_asked_for_once(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
+def test_where_it_cannot_be_kept_its_last_word_says_why(folder: Path) -> None:
+    """As on a full disk; a traceback was shown, or that the worker ended without a result."""
+    archive = packed("one")
+    words = shlex.split(program.command("sync", archive, "", become=False))
+    limited = ["sh", "-c", 'ulimit -f 0; exec "$0" "$@"', sys.executable, *words[1:]]
+    done = subprocess.run(
+        limited, input=b"hello\n" + program.sent(archive), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, b'{"say": "program"}\n')
+    assert done.stderr.decode() == f"{folder}: File too large.\n"
+    assert list(folder.iterdir()) == []
+
+
 def test_a_version_that_was_not_used_for_a_day_goes_when_another_comes(folder: Path) -> None:
     versions = [packed(name) for name in ("unused", "used", "new")]
     for archive in versions[:2]:

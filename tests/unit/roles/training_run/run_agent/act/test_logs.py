@@ -35,3 +35,16 @@ def test_a_full_disk_is_counted_and_forgotten_when_it_is_over(tmp_path: Path) ->
     }
     health.well(now=2)
     assert store.read(tmp_path / "log.json") == {"error": "", "dropped_bytes": 15}
+
+
+def test_the_next_attempts_log_ends_the_error_of_the_one_before(tmp_path: Path) -> None:
+    """It stood there until a reboot: the writer that had it was gone with its program."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    logs.Health(str(tmp_path / "log.json"), "/var/log/run.log").lost(10, full, now=0)
+    health = logs.Health(str(tmp_path / "log.json"), "/var/log/run.log")
+    health.well(now=1)
+    assert store.read(tmp_path / "log.json") == {"error": "", "dropped_bytes": 10}
+    health.lost(5, full, now=2)
+    assert (store.read(tmp_path / "log.json") or {})["dropped_bytes"] == 15
+    (tmp_path / "log.json").write_text('{"dropped_bytes": "many", "error": null}')
+    assert logs.Health(str(tmp_path / "log.json"), "x").dropped == 0

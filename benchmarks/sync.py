@@ -236,10 +236,20 @@ class Slice(Fleet):
         # Once without counting: what is read and compiled for the first time.
         self.counted(RUN_LOG, self.sync)
         found = interleaved(self.rows(), trials)
+        self.show(found)
         if site:
             rows = {"site": lambda: self.counted(RUN_LOG, self.site)}
-            found.update(interleaved(rows, trials))
+            last = interleaved(rows, trials)
+            self.show(last)
+            found.update(last)
         return found
+
+    def show(self, runs: dict[str, list[Cost]]) -> None:
+        """Print the seconds of each trial."""
+        for name, costs in runs.items():
+            shown = " ".join(f"{cost.wall:.2f}" for cost in costs)
+            median = f"{medians(costs).wall:6.2f}"
+            print(f"{self.workers} {name:<8} median {median} s   {shown}", flush=True)
 
 
 def control_groups() -> Path:
@@ -300,8 +310,6 @@ def main() -> None:
         promised += lines_of(workers, found)
         for name, costs in found.items():
             runs[f"{workers}: {name}"] = costs
-            shown = " ".join(f"{cost.wall:.2f}" for cost in costs)
-            print(f"{workers} {name:<8} median {medians(costs).wall:6.2f} s   {shown}", flush=True)
     print(promises(promised))
     facts: dict[str, Any] = {"trials": given.trials, "modules": MODULES, "lines_of_each": LINES}
     record(given.json, "sync", runs, promised, **facts)

@@ -152,7 +152,8 @@ def test_history_and_page(kind: str, history: Path) -> None:
 def test_doctor(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = KINDS[kind]
     row = dict.fromkeys(("host", "check", "subject", "says", "remedy"), text)
-    report = {"rows": [{**row, "status": "fail"}], "exit_code": 2, "status": "fail"}
+    rows = [{**row, "hosts": [text], "status": "fail"}]
+    report: dict[str, Any] = {"rows": rows, "exit_code": 2, "status": "fail"}
     report["lines"] = [f"fixed: {text}", text, f"1 fail: {text}"]
     monkeypatch.setattr(doctor, "ask_doctor", lambda *_: report)
     said("doctor", code=2, alone=f"fixed: {text}")

@@ -155,6 +155,18 @@ def test_sync_takes_an_edit_to_its_run_and_to_no_other(fleet: Fleet) -> None:
     assert fleet.status("solo", "alone")["pid"] == pid
 
 
+def test_reprovision_finds_everything_in_order(fleet: Fleet) -> None:
+    recap = changes(fleet.play("tpu.fleet.reprovision"))
+    assert all(lost == failed == 0 for _, lost, failed in recap.values())
+    # What people have been given names the addresses that a maintenance changed.
+    state = fleet.folder / "state"
+    now = set(re.findall(r"HostName (\S+)", (state / "ssh_config").read_text()))
+    written = list((state / "onboarding").glob("*/tpu-fleet/addresses"))
+    assert written
+    for file in written:
+        assert set(re.findall(r"HostName (\S+)", file.read_text())) == now
+
+
 def test_site_again_changes_nothing_and_disturbs_no_run(fleet: Fleet) -> None:
     def seen() -> dict[str, Any]:
         return {

@@ -68,3 +68,10 @@ def test_a_version_in_development_is_not_released(tmp_path: Path) -> None:
     done = subprocess.run([tmp_path / "scripts/release"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "Write the version of the release, 1.2.0, and commit it." in done.stderr
+
+
+def test_the_changelog_has_no_markup_of_module_documentation() -> None:
+    """It is reStructuredText, where C(name) stays as it is."""
+    paths = [ROOT / "changelogs/changelog.yaml", *ROOT.glob("changelogs/fragments/*.yml")]
+    found = [(path.name, re.findall(r"\b[BCEIMOPRV]\([^)]*\)", path.read_text())) for path in paths]
+    assert [one for one in found if one[1]] == []

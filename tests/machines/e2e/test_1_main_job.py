@@ -192,9 +192,14 @@ def test_site_again_changes_nothing_and_disturbs_no_run(fleet: Fleet) -> None:
 
 
 def test_check_mode_says_that_nothing_would_change(fleet: Fleet) -> None:
-    # All roles look, whatever is known.
-    output = fleet.play("site.yml", "--check", "--diff", "-e", "fleet_apply_everything=true")
+    # After a change that no role made, all roles that were applied look.
+    for host in ("solo", *WORKERS):
+        fleet.ssh(host, "sudo touch /etc/tpu-fleet-of-no-role")
+    output = fleet.play("site.yml", "--check", "--diff")
     assert changes(output) == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0)), output
+    for host in ("solo", *WORKERS):
+        assert re.search(rf"applying: \[{host}\] .*/etc/tpu-fleet-of-no-role is new", output), output
+        fleet.ssh(host, "sudo rm /etc/tpu-fleet-of-no-role")
 
 
 def test_users_log_in_and_attach(fleet: Fleet) -> None:

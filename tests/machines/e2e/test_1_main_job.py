@@ -198,7 +198,8 @@ def test_check_mode_says_that_nothing_would_change(fleet: Fleet) -> None:
     output = fleet.play("site.yml", "--check", "--diff")
     assert changes(output) == dict.fromkeys(("localhost", "solo", *WORKERS), (0, 0, 0)), output
     for host in ("solo", *WORKERS):
-        assert re.search(rf"applying: \[{host}\] .*/etc/tpu-fleet-of-no-role is new", output), output
+        why = rf"applying: \[{host}\] .*/etc/tpu-fleet-of-no-role is new"
+        assert re.search(why, output), output
         fleet.ssh(host, "sudo rm /etc/tpu-fleet-of-no-role")
 
 

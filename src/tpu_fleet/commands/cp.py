@@ -27,7 +27,7 @@ from ..workers.copy.tar import (
     unpack,
 )
 from .many import Many, options_of_many, run_job
-from .options import unwritable
+from .options import is_folder, unwritable
 
 CHANGED_WHILE_READ = 1
 """Exit status of tar when a file grew while it was read, as logs do; the archive is complete."""
@@ -167,7 +167,7 @@ class Downloads(Complaints):
 
 def check_target(target: Path) -> None:
     """Refuse a place of this computer that cannot be written, before workers are asked."""
-    why_not = unwritable(target if target.is_dir() else target.parent)
+    why_not = unwritable(target if is_folder(target) else target.parent)
     if why_not:
         raise click.UsageError(f"{target}: {why_not}. Name another DST.")
 

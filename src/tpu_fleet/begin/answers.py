@@ -103,6 +103,7 @@ class Answers:
 def _read(text: str) -> Any:
     """Read YAML by libyaml, if it is there: ten times faster, and each answer has this done."""
     try:
+        # Both loaders are safe: they make plain values alone.
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.YAMLError:
         # It refuses the escape of half a character, which is a mistake of an answer.

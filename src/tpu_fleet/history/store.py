@@ -298,6 +298,7 @@ class History:
         return self._events("slice = ? AND run = ?", slice_name, run)
 
     def _events(self, which: str, *values: Any) -> list[Event]:
+        # The condition is a text of this class; what comes from outside is in the values.
         rows = self._rows(
             f"SELECT at, slice, run, worker, name, attempt, detail FROM event WHERE {which} "  # noqa: S608
             "ORDER BY at, slice, run, worker",

@@ -54,6 +54,7 @@ def on_desk(fleet: Fleet, tmp_path: Path) -> On:
         },
         timeout=60,
     ).raise_for_status()
+    # A machine that this test has just made, and whose keys no fleet has seen.
     options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
 
     def login(script: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:

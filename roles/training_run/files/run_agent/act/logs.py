@@ -78,6 +78,7 @@ class Health:
         self.dropped = 0
         self.error = ""
         self._written = 0.0
+        # Nearly always it is not there, and pathlib takes as long to import as all else of a log.
         if os.path.exists(path):  # noqa: PTH110
             self._go_on()
 

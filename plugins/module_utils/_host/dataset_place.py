@@ -7,8 +7,10 @@
     .NAME.dataset/ID.part                    one that is on its way
     .NAME.dataset/ID.list                    the files of a whole one, for the other workers
 
-The folder belongs to an account that owns nothing else, so no user can change a data set. The agent
-that stages data sets and the run agent use this file too: standard library only.
+The folder belongs to an account that owns nothing else, so no user can change a data set. Below
+/dev/shm every user can take both names after a boot: what another user has there does not count,
+and the agent moves it away. The agent that stages data sets and the run agent use this file too:
+standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from .as_user import UserError, give_folder, read_plain, refuse_foreign
+from .as_user import UserError, account_of, give_folder, read_plain, refuse_foreign
+from .shared_places import take_folder, take_link
 
 ACCOUNT = "tpu-fleet-data"
 UNIT = "tpu-fleet-datasets.service"
@@ -56,9 +59,16 @@ class Place:
 
     def has(self, content: str) -> bool:
         """Return whether a content is there as a whole, and the path leads to it."""
+        account = account_of(ACCOUNT)
         try:
+            leads = str(self.path.readlink()) == self.link and not _others(self.path, account)
             is_current = str((self.folder / CURRENT).readlink()) == content
-            return is_current and self.whole(content).is_dir()
+            return (
+                leads
+                and is_current
+                and not _others(self.folder, account)
+                and self.whole(content).is_dir()
+            )
         except OSError:
             return False
 
@@ -80,6 +90,8 @@ class Place:
         """
         self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         refuse_foreign(self.path.parent)
+        if _is_open_to_all(self.path.parent):
+            self._take_names(account)
         wrong = self.obstacle()
         if wrong:
             raise UserError(f"{self.path} {wrong}")
@@ -90,9 +102,15 @@ class Place:
         if not self.path.is_symlink():
             self.path.symlink_to(self.link)
 
+    def _take_names(self, account: pwd.struct_passwd) -> None:
+        """Move away what another user has put at a name; root's own stays an obstacle."""
+        if os.path.lexists(self.folder) and _others(self.folder, account):
+            take_folder(self.folder, account.pw_uid, account.pw_gid)
+        if os.path.lexists(self.path) and _others(self.path, account):
+            take_link(self.path, self.link)
+
     def _refuse_others(self, account: pwd.struct_passwd) -> None:
-        seen = self.folder.lstat()
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid not in (0, os.geteuid(), account.pw_uid):
+        if not self.folder.is_dir() or self.folder.is_symlink() or _others(self.folder, account):
             raise UserError(f"{self.folder} belongs to another user: move it away")
 
     def switch(self, content: str) -> None:
@@ -122,6 +140,18 @@ class Place:
             self.path.unlink()
         if self.folder.is_dir() and not self.folder.is_symlink():
             shutil.rmtree(self.folder)
+
+
+def _others(path: Path, account: pwd.struct_passwd | None) -> bool:
+    """Return whether what is at a path belongs to another user than root and the account."""
+    own = {0, os.geteuid(), *([account.pw_uid] if account else [])}
+    return path.lstat().st_uid not in own
+
+
+def _is_open_to_all(folder: Path) -> bool:
+    """Return whether every user can create files in a folder, and rename only their own."""
+    mode = folder.stat().st_mode
+    return bool(mode & stat.S_ISVTX and mode & 0o022)
 
 
 def status_of(name: str, folder: Path = STATUS) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Callable
@@ -64,6 +65,19 @@ def take_file(path: Path, uid: int, gid: int) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             Path(made).unlink()
+
+
+def take_link(path: Path, target: str) -> None:
+    """Create a link; what another user put there is moved away."""
+    made = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    made.symlink_to(target)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            move_away(path)
+        _put(made, path, lambda: False)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            made.unlink()
 
 
 def _put(made: Path, path: Path, is_there: Callable[[], bool]) -> None:

@@ -36,6 +36,21 @@ def test_a_folder_is_made(tmp_path: Path, kind: str) -> None:
         assert (one.stat().st_mode & 0o777, len(list(one.iterdir()))) == (0o700, 1)
 
 
+@pytest.mark.parametrize("kind", ["nothing", "file", "folder", "link"])
+def test_a_link_is_made(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "set"
+    if kind == "file":
+        place.write_text("hers")
+    elif kind == "folder":
+        (place / "hers").mkdir(parents=True)
+    elif kind == "link":
+        place.symlink_to("/etc")
+    shared_places.take_link(place, ".set.dataset/current")
+    assert str(place.readlink()) == ".set.dataset/current"
+    moved = [] if kind == "nothing" else [".set-moved-away"]
+    assert left(tmp_path) == [*moved, "set"]
+
+
 def test_a_folder_of_the_user_is_left_alone(tmp_path: Path) -> None:
     place = tmp_path / "tmux"
     place.mkdir(mode=0o750)

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Serve files to the other workers of a slice over HTTP: to their addresses alone, a few at a time.
 
-What may be asked for, and by which proof, decides the caller. Agents use this file too: standard
-library only, Python 3.8.
+What may be asked for, and by which proof, decides the caller. Every user of a worker has its
+address: a connection that asks for nothing makes room for a newer one. Agents use this file too:
+standard library only, Python 3.8.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -15,12 +17,12 @@ import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 # A client has so long to ask, and to take a block of what it requested.
 _PATIENCE = 30
-# At once from one worker.
-MOST_REQUESTS = 4
+# Answers to one worker at once, and its connections that get none; each has a thread.
+MOST_REQUESTS, MOST_STRANGERS = 4, 64
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-")
 
 
@@ -51,7 +53,9 @@ class FileServer(ThreadingHTTPServer):
         """Listen at an address; a connection ends after so many seconds, if any are given."""
         self.find, self._seconds = find, seconds
         self._peers = frozenset(peers)
-        self._asking: "Counter[str]" = Counter()
+        self._answers: "Counter[str]" = Counter()
+        # Of each worker, the oldest first.
+        self._strangers: Dict[str, Dict[Any, None]] = {}
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
         super().__init__(at, _Handler)
@@ -71,12 +75,21 @@ class FileServer(ThreadingHTTPServer):
         self.server_close()
 
     def verify_request(self, _request: Any, client_address: Any) -> bool:
-        """Accept only peers, each with a limited number of requests at once."""
+        """Accept only peers."""
+        return client_address[0] in self._peers
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread; the oldest without an answer makes room for it."""
+        host = client_address[0]
         with self._lock:
-            host = client_address[0]
-            allowed = host in self._peers and self._asking[host] < MOST_REQUESTS
-            self._asking[host] += allowed
-        return allowed
+            strangers = self._strangers.setdefault(host, {})
+            if len(strangers) >= MOST_STRANGERS:
+                oldest = next(iter(strangers))
+                del strangers[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            strangers[request] = None
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one connection."""
@@ -87,7 +100,22 @@ class FileServer(ThreadingHTTPServer):
             if timer is not None:
                 timer.cancel()
             with self._lock:
-                self._asking[client_address[0]] -= 1
+                self._strangers[client_address[0]].pop(request, None)
+
+    @contextlib.contextmanager
+    def answering(self, request: Any, host: str) -> Iterator[bool]:
+        """Keep a connection while it is answered; yield whether this worker may have one more."""
+        with self._lock:
+            allowed = self._answers[host] < MOST_REQUESTS
+            self._answers[host] += allowed
+            if allowed:
+                self._strangers[host].pop(request, None)
+        try:
+            yield allowed
+        finally:
+            with self._lock:
+                self._answers[host] -= allowed
+                self._strangers[host][request] = None
 
     def handle_error(self, *_words: Any) -> None:
         """Write nothing, because standard error goes to the controller."""
@@ -103,11 +131,15 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.server.find(self.path, headers)
         if reply is None:
             self.send_error(404)
-        elif isinstance(reply.content, bytes):
-            self._begin(200, len(reply.content), reply.headers)
-            self.wfile.write(reply.content)
-        else:
-            self._send_file(reply.content, headers.get("range", ""))
+            return
+        with self.server.answering(self.connection, self.client_address[0]) as allowed:
+            if not allowed:
+                self.close_connection = True
+            elif isinstance(reply.content, bytes):
+                self._begin(200, len(reply.content), reply.headers)
+                self.wfile.write(reply.content)
+            else:
+                self._send_file(reply.content, headers.get("range", ""))
 
     def _send_file(self, path: Path, asked: str) -> None:
         """Send a file, from where an earlier answer ended if that is asked for."""

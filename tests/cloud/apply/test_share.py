@@ -74,7 +74,8 @@ def test_who_cannot_listen_says_so(tmp_path: Path) -> None:
 
 
 def test_only_peers_are_answered_and_each_a_few_times_at_once(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(CONTENT)
+    with (tmp_path / NAME).open("wb") as content:
+        content.truncate(1 << 26)  # more than a connection holds
     port = share.offer([tmp_path / NAME], "127.0.0.1", ["127.0.0.2"])
 
     def begin(source: str) -> socket.socket:
@@ -88,9 +89,12 @@ def test_only_peers_are_answered_and_each_a_few_times_at_once(tmp_path: Path) ->
 
     with contextlib.ExitStack() as stack:
         assert answered(stack.enter_context(begin("127.0.0.3"))) == b""
-        # They say nothing more: each has a thread.
-        for _number in range(file_server.MOST_REQUESTS):
+        # Every user of a peer has its address, and can connect and say nothing.
+        for _number in range(2 * file_server.MOST_STRANGERS):
             stack.enter_context(begin("127.0.0.2"))
+        # These take no more of what they asked for.
+        for _number in range(file_server.MOST_REQUESTS):
+            assert answered(stack.enter_context(begin("127.0.0.2"))) == b"HTTP/1.1 200"
         assert answered(stack.enter_context(begin("127.0.0.2"))) == b""
     # They are gone.
     for _number in range(1000):

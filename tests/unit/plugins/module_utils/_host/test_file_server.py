@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._host.file_server import (
+    MOST_STRANGERS,
     FileServer,
     of_files,
 )
@@ -47,3 +50,19 @@ def test_a_file_or_its_rest(
         told = answer.read()
         assert body in (None, told)
     line.close()
+
+
+def test_connections_that_ask_for_nothing_keep_no_worker_from_an_answer(
+    server: FileServer,
+) -> None:
+    at = ("127.0.0.1", server.port)
+    with contextlib.ExitStack() as held:
+        line = http.client.HTTPConnection(*at, timeout=10)
+        for _again in range(2):
+            for _number in range(MOST_STRANGERS + 10):
+                silent = held.enter_context(socket.create_connection(at, 10))
+                silent.sendall(b"GET /a HTTP/1.1\r\nX: ")
+            line.close()
+            line.request("GET", "/a")
+            assert line.getresponse().read() == CONTENT
+        line.close()

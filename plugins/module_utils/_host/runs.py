@@ -40,6 +40,8 @@ SUBMITTED = "submitted.json"
 """The file in a run's state folder by which a submitted run is known, also after its end."""
 AGENT = b"tpu_fleet_run.py\0agent\0"
 """In the command line of an agent."""
+MOST_GONE = 200
+"""Runs without a definition that are listed, the newest: a queue brings thousands to a machine."""
 LONG = ("history", "peers", "loss_watch")  # left out where all runs are listed
 
 
@@ -200,13 +202,26 @@ class RunFiles:
         }
         return sorted(found.union(self.declared()))
 
+    def listed(self) -> list[str]:
+        """Return the names of the declared runs, and of the newest of those that are gone."""
+        declared = set(self.declared())
+        gone = [run for run in self.names() if run not in declared]
+        if len(gone) > MOST_GONE:
+            gone = sorted(gone, key=self._written)[-MOST_GONE:]
+        return sorted(declared.union(gone))
+
+    def _written(self, run: str) -> float:
+        """Return when the status of a run was written."""
+        paths = [place / run / "status.json" for place in (self.states, self.spare)]
+        return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+
     def boot_id(self) -> str:
         """Return the id of the present boot."""
         return self.boot.read_text(encoding="ascii").strip()
 
     def all_told(self) -> dict[str, Any]:
-        """Return the summaries of all runs, with the present time, boot id and fullest disk."""
-        found = [told for told in map(self.told, self.names()) if told]
+        """Return the summaries of the runs, with the present time, boot id and fullest disk."""
+        found = [told for told in map(self.told, self.listed()) if told]
         told = {"now": time.time(), "boot_id": self.boot_id(), "runs": found}
         disk = fullest_disk(self.mounts)
         return {**told, "disk": disk} if disk else told

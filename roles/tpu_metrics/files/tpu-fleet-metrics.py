@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 
 from tpu_fleet_run_files import chip_holders, chip_monitor
 from tpu_fleet_run_files.run_states import STATES
-from tpu_fleet_run_files.runs import newest, read_json
+from tpu_fleet_run_files.runs import RunFiles, newest, read_json
 
 # What the run agent writes, and the metric for it.
 NUMBERS = (
@@ -83,11 +83,13 @@ def number_of(value):
 
 def add_runs(page, folder, spare):
     """Add what the run agent wrote of each run: in spare while the disk is full."""
-    places = {}
-    for runs in (Path(folder, "runs"), Path(spare)):
-        for path in runs.glob("*/status.json"):
-            places.setdefault(path.parent.name, []).append(path)
-    for folder_name, paths in sorted(places.items()):
+    files = RunFiles()
+    files.states, files.spare = Path(folder, "runs"), Path(spare)
+    for folder_name in files.listed():
+        places = [runs / folder_name / "status.json" for runs in (files.states, files.spare)]
+        paths = [path for path in places if path.exists()]
+        if not paths:
+            continue
         path, status = newest(paths)
         name = status.get("run") or folder_name
         page.add(

@@ -178,7 +178,7 @@ def send_log(order: dict[str, Any]) -> None:
     status = files.told(order["run"])
     path = Path(status.get("log_path") or files.logs / order["run"] / "run.log")
     if not status and not path.is_file():
-        send({"none": files.names()})
+        send({"none": files.listed()})
         return
     send({"run": status})
     unwritten = Unwritten(status, bool(order.get("at")))

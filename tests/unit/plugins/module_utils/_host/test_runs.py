@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
+from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import listing
+from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import (
+    MOST_GONE,
+    SUBMITTED,
+    RunFiles,
+)
 
 NOW = "boot-now"
 AGENT = b"/usr/bin/python3\0-I\0/opt/tpu-fleet/tpu_fleet_run.py\0agent\0--definition\0/x\0"
@@ -100,3 +106,20 @@ def test_a_submitted_run_is_shown_as_it_ended_and_is_nobodys_to_apply(tmp_path: 
     assert [one["run"] for one in waiting.idle(1e9) or []] == ["digits"]
     (waiting.states / "digits/submitted.json").write_text("{}")
     assert waiting.idle(1e9) == []
+
+
+def test_of_runs_that_are_gone_the_newest_are_listed(tmp_path: Path) -> None:
+    files = worker(tmp_path, "running", by=None)
+    for number in range(1200):
+        folder = files.states / f"lr-{number}"
+        folder.mkdir()
+        (folder / SUBMITTED).write_text("{}")
+        status = {"run": folder.name, "state": "succeeded", "serial": 1}
+        (folder / "status.json").write_text(json.dumps(status))
+        os.utime(folder / "status.json", (number, number))
+    told = files.all_told()
+    # A worker whose answer is refused would be hidden with all its runs.
+    assert len(listing("w0", json.dumps(told)).runs) == MOST_GONE + 1
+    names = {one["run"] for one in told["runs"]}
+    assert {"digits", "lr-1199", f"lr-{1200 - MOST_GONE}"} <= names
+    assert files.told("lr-0")["state"] == "succeeded"

@@ -8,7 +8,7 @@ import hashlib
 import os
 import posixpath
 import tarfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 MOST_BYTES = 256 << 20
@@ -28,6 +28,7 @@ def unpack(stream: IO[bytes], folder: Path, strip: int = 0) -> None:
                 if name is None:
                     continue
                 target = folder / name
+                _check_way(folder, name)
                 if member.isdir():
                     target.mkdir(mode=0o755, parents=True, exist_ok=True)
                     continue
@@ -53,8 +54,14 @@ def _inside(name: str, strip: int) -> str | None:
     return "/".join(words[strip:]) or None
 
 
+def _check_way(folder: Path, name: str) -> None:
+    """Raise Unfit for what would be written through a link: several may lead out together."""
+    if any((folder / above).is_symlink() for above in PurePosixPath(name).parents):
+        raise Unfit(f"{name} is behind a link")
+
+
 def _check_link(name: str, target: str) -> None:
-    """Raise Unfit for a link that leads out, through which a later file could be written."""
+    """Raise Unfit for a link that leads out."""
     if leads_out(name, target):
         raise Unfit(f"link {name} leads out of the folder, to {target}")
 

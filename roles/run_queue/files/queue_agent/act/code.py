@@ -12,6 +12,7 @@ import hashlib
 import os
 import pwd
 import sys
+import time
 from pathlib import Path
 
 from run_agent.act import as_user, shared_places
@@ -21,6 +22,8 @@ from ..shared._queue.store import Queue
 KEPT = 10
 """Folders of code that stay on a machine, of runs that have ended there."""
 _SECONDS = 300.0
+_FOR_OLD, _FOR_ONE = 20.0, 5.0
+"""Seconds that a start waits for old code to go, and for one folder: its owner can stop that."""
 _PROGRAM = Path(__file__).resolve().parents[2] / "tpu_fleet_queue.py"
 
 
@@ -88,24 +91,41 @@ def _give_file(path: Path, data: bytes, account: pwd.struct_passwd) -> None:
         stream.write(data)
 
 
-def remove(folder: Path) -> None:
-    """Remove a folder: what is in it as the user whose it is, and the folder itself as root."""
+def remove(folder: Path, seconds: float = _SECONDS) -> bool:
+    """Remove a folder: what is in it as the user whose it is, and the folder itself as root.
+
+    Return whether its owner did not stop that.
+    """
     try:
         owner = pwd.getpwuid(folder.lstat().st_uid)
     except (FileNotFoundError, KeyError):
-        return
+        return True
     words = ["/bin/rm", "-rf", "--one-file-system", "--", str(folder)]
-    with contextlib.suppress(OSError, as_user.UserError):
+    try:
         # In the folder around it the user can remove nothing, so this fails at the end.
-        as_user.run_as(owner, words, seconds=_SECONDS)
+        as_user.run_as(owner, words, seconds=seconds)
         folder.rmdir()
+    except as_user.TimeLimitError:
+        return False
+    except (OSError, as_user.UserError):
+        pass
+    return True
 
 
 def prune(place: Path, in_use: str) -> None:
-    """Remove the oldest code of runs that are not on this machine any more, but for a few."""
+    """Remove the oldest code of runs that are not on this machine any more, but for a few.
+
+    What a user keeps from being removed stays, and with it all else of that user, until the next
+    start.
+    """
+    until, stopped = time.monotonic() + _FOR_OLD, set[int]()
     found = [path for path in place.glob("*/*") if path.parent.name != in_use]
     by_age = sorted(found, key=lambda path: path.lstat().st_mtime, reverse=True)
     for path in by_age[KEPT:]:
-        remove(path)
+        owner = path.lstat().st_uid
+        if owner in stopped or time.monotonic() > until:
+            continue
+        if not remove(path, _FOR_ONE):
+            stopped.add(owner)
         with contextlib.suppress(OSError):
             path.parent.rmdir()

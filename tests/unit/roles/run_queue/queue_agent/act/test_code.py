@@ -107,3 +107,30 @@ def test_the_newest_stay_and_what_is_in_use(tmp_path: Path) -> None:
     code.prune(tmp_path, "run-0")
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"run-0", *(f"run-{number}" for number in range(3, code.KEPT + 3))}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of several users")
+def test_a_user_who_stops_the_removal_delays_a_start_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, asked = pwd.getpwnam("nobody"), []
+    for number in range(code.KEPT + 20):
+        folder = tmp_path / f"run-{number}" / "code"
+        folder.mkdir(parents=True)
+        os.utime(folder, (number, number))
+        if number % 2:
+            os.chown(folder, theirs.pw_uid, -1)
+    run_as = code.as_user.run_as
+
+    def stopped(account: pwd.struct_passwd, words: list[str], *, seconds: float) -> Any:
+        if account.pw_uid != theirs.pw_uid:
+            return run_as(account, words, seconds=seconds)
+        asked.append(seconds)
+        raise code.as_user.TimeLimitError("it took longer than its time limit")
+
+    monkeypatch.setattr(code.as_user, "run_as", stopped)
+    code.prune(tmp_path, "one")
+    assert len(asked) == 1
+    assert asked[0] <= 5
+    left = {int(path.name.removeprefix("run-")) for path in tmp_path.iterdir()}
+    assert left == {*range(1, 20, 2), *range(20, 30)}

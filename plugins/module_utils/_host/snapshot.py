@@ -22,7 +22,7 @@ _LEVEL = 1
 """How hard to compress: more takes ten times as long, each time, for a fifth of the size."""
 _NEVER = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
 # Accept a folder of another user, as in a container, but run none of the programs it configures.
-_TRUSTING = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
+TRUSTING = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
 _NEVER_ALSO = frozenset({".pytest_cache", ".ipynb_checkpoints", ".DS_Store", ".tox", MARKER})
 
 
@@ -75,7 +75,7 @@ def _ask_git(folder: Path) -> tuple[list[str] | None, list[str]]:
     try:
         # There is no module here whose run_command could be called.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
-            ["git", *_TRUSTING, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", *TRUSTING, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=str(folder),
             capture_output=True,
             check=False,

@@ -80,16 +80,20 @@ def keep(version: Version, target: Path, name: str) -> None:
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
-    """Return the commit, and how the folder differs from it; empty without a git repository."""
-    commit = _git(folder, "rev-parse", "HEAD").strip()
+    """Return the commit, and how the folder differs from it; empty without a git repository.
+
+    To compare files, git runs the filters that a repository configures. So the difference of a
+    repository of another user is left out, unless git itself trusts that (safe.directory).
+    """
+    commit = _git(folder, *snapshot.TRUSTING, "rev-parse", "HEAD").strip()
     if not commit:
         return {}
+    branch = _git(folder, *snapshot.TRUSTING, "symbolic-ref", "--quiet", "--short", "HEAD")
+    found: dict[str, Any] = {"commit": commit, "branch": branch.strip()}
+    if not _git(folder, "rev-parse", "HEAD"):
+        return found
     changed = _git(folder, "status", "--porcelain", "--", ".")
-    found: dict[str, Any] = {
-        "commit": commit,
-        "branch": _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD").strip(),
-        "dirty": bool(changed.strip()),
-    }
+    found["dirty"] = bool(changed.strip())
     if changed:
         new = [line[3:] for line in changed.splitlines() if line.startswith("??")]
         whole = _git(folder, "diff", "--no-color", "--no-ext-diff", "HEAD", "--", ".")
@@ -100,10 +104,9 @@ def origin_of(folder: Path) -> dict[str, Any]:
 
 def _git(folder: Path, *words: str) -> str:
     """Return what git says; nothing if it fails, or takes long."""
-    options = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
     try:
         done = subprocess.run(
-            ["git", *options, *words],
+            ["git", "-c", "core.fsmonitor=false", *words],
             cwd=folder,
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,

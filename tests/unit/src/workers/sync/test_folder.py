@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import zlib
 from pathlib import Path
@@ -56,6 +57,28 @@ def test_too_much_is_refused(code: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(folder.snapshot, "MAX_BYTES", 5)
     with pytest.raises(SnapshotError, match=r"Name them in \.gitignore"):
         version_of(code)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a folder another user's")
+def test_no_program_that_another_user_configures_is_run(code: Path, tmp_path: Path) -> None:
+    git(code, "init", "-q", "-b", "main")
+    git(code, "add", "-A")
+    git(code, "commit", "-qm", "first")
+    mark = tmp_path / "mark"
+    git(code, "config", "filter.evil.clean", f"touch {mark}; cat")
+    git(code, "config", "diff.evil.textconv", f"touch {mark}; cat")
+    (code / ".gitattributes").write_text("*.py filter=evil diff=evil\n")
+    (code / "train.py").write_text("other\n")
+    for path in (code, *code.rglob("*")):
+        os.chown(path, 4321, 4321)
+    found = origin_of(code)
+    assert not mark.exists()
+    assert (found["branch"], len(found["commit"])) == ("main", 40)
+    assert "dirty" not in found
+    assert [entry.path for entry in version_of(code).entries] == [
+        *(".gitattributes", "model.py", "train.py"),
+    ]
+    assert not mark.exists()
 
 
 def test_the_origin_is_the_commit_and_what_differs_from_it(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.answer import AnswerError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence import bounds
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.evidence import Evidence, evidence
 from ansible_collections.tpu.fleet.plugins.module_utils._evidence.secrets import without_secrets
@@ -53,9 +54,9 @@ def write(folder: Path, shown: Iterable[Shown], report: Mapping[str, Any], page:
 
 
 def for_people(text: str) -> str:
-    """Return a worker's text without what looks like a secret."""
+    """Return a worker's text without what looks like a secret, or steers a terminal."""
     lines = (without_secrets(line[:LONGEST_LINE]) for line in text.split("\n"))
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 @dataclass(frozen=True)

@@ -88,3 +88,4 @@ def test_a_file_that_is_no_evidence_is_named(tmp_path: Path) -> None:
 def test_a_text_for_people_has_no_secret_and_no_endless_line() -> None:
     assert for_people("a --api-key=abc\nb " + "x" * 5000).splitlines()[0] == "a --api-key=***"
     assert max(map(len, for_people("x" * 5000).splitlines())) == 1000
+    assert for_people("a\x1b]52;c;eA==\x07\tb\nc") == "a\ufffd]52;c;eA==\ufffd\tb\nc"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from container_cloud import ContainerCloud, eventually
 
@@ -58,6 +62,42 @@ def test_an_external_address_moves_to_another_machine(container_cloud: Container
     assert container_cloud.boot_id(outer_b) is None
     for node in ("giver", "taker", "watcher"):
         container_cloud.delete(node)
+
+
+LAN, HERE, THERE = "tpuf-test-lan", "192.0.2.1", "192.0.2.2"
+
+
+@contextmanager
+def another_computer() -> Iterator[str]:
+    """Connect a name space with this computer, as a network does; yield what runs there."""
+    ip = f"ip -n {LAN}"
+    try:
+        for words in (
+            f"ip netns add {LAN}",
+            f"ip link add {LAN} type veth peer name eth0 netns {LAN}",
+            f"ip address add {HERE}/30 dev {LAN}",
+            f"ip link set {LAN} up",
+            f"{ip} address add {THERE}/30 dev eth0",
+            f"{ip} link set eth0 up",
+            f"{ip} route add default via {HERE}",
+        ):
+            subprocess.run(words.split(), check=True)
+        yield f"ip netns exec {LAN} "
+    finally:
+        subprocess.run(["ip", "netns", "del", LAN], check=False)
+
+
+def test_another_computer_begins_no_connection_to_a_machine(
+    container_cloud: ContainerCloud, pair: list[tuple[str, str]]
+) -> None:
+    with another_computer() as there:
+        asked = [*there.split(), *PING.split()]
+        assert subprocess.run([*asked, HERE], check=False, capture_output=True).returncode == 0
+        gateway = str(container_cloud.host["network"]["subnet"]).replace(".0.0/16", ".0.1")
+        for address in (*pair[0], gateway):
+            done = subprocess.run([*asked, address], check=False, capture_output=True, text=True)
+            assert "0 received" in done.stdout, address
+        assert "1 received" in container_cloud.ssh(pair[0][1], PING + THERE)
 
 
 def test_clouds_stand_side_by_side_and_do_not_meet(

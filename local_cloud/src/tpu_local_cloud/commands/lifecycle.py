@@ -98,9 +98,18 @@ class Cloud:
         mark = b"--config\0" + str(self.config_file).encode() + b"\0"
         for folder in candidates:
             with suppress(OSError):
-                if mark in (folder / "cmdline").read_bytes():
+                if mark in (folder / "cmdline").read_bytes() and self._may_serve(folder):
                     return int(folder.name)
         return None
+
+    def _may_serve(self, process: Path) -> bool:
+        """Return whether a process is no other user's, who can give it any command line."""
+        trusted = {0, os.geteuid()}
+        with suppress(OSError):
+            trusted.add(self.config_file.stat().st_uid)
+        lines = (process / "status").read_text(errors="replace").splitlines()
+        users = next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
+        return bool(users) and set(users) <= set(map(str, trusted))
 
     def control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Send a request to the server's control interface."""

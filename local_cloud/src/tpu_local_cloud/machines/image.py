@@ -126,6 +126,7 @@ class Images:
             additions = _additions()
             python = _python_for(base)
             image = IMAGE_CACHE / "images" / _image_key(base, additions, python)
+            closed(image.parent)
             if not (image / "complete").exists():
                 self._progress("Unpacking the image and putting the guest agent in")
                 self._customise(base, image, additions, python)
@@ -243,6 +244,12 @@ class Images:
             python.put_in(root)
         customise(root, GUEST / "customise.sh")
         (image / "complete").touch()
+
+
+def closed(folder: Path) -> None:
+    """Make a folder that other users of the computer cannot enter: images have setuid programs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
 
 
 def customise(root: Path, source: Path) -> None:

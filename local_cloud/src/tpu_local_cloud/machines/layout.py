@@ -101,8 +101,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock out other processes while shared state is read and changed."""
+    """Lock out other processes while shared state is read and changed.
+
+    To lock a file, a process only needs to open it for reading: so no other user may.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
+    with open(path, "a", opener=lambda name, flags: os.open(name, flags, 0o600)) as handle:
+        os.fchmod(handle.fileno(), 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -131,9 +131,12 @@ def _free_port() -> int:
 
 
 def ruleset(network: Network) -> str:
-    """Return the nftables table of a cloud."""
+    """Return the nftables table of a cloud.
+
+    The computer forwards packets for its machines, and so for everything else. Another cloud of it,
+    or another computer of its networks, begins no connection to a machine or to the cloud.
+    """
     bridge, gateway = network.bridge, network.gateway
-    other_clouds = f'iifname "{BRIDGES}*" iifname != "{bridge}"'
     return f"""
 table ip {network.table} {{
   chain prerouting {{
@@ -148,12 +151,12 @@ table ip {network.table} {{
   chain input {{
     type filter hook input priority filter;
     iifname "{bridge}" ip daddr 169.254.0.0/16 drop
-    ip daddr {gateway} {other_clouds} drop
+    ip daddr {gateway} iifname != {{ "{bridge}", "lo" }} drop
   }}
   chain forward {{
     type filter hook forward priority filter;
     iifname "{bridge}" ip daddr 169.254.0.0/16 drop
-    oifname "{bridge}" {other_clouds} drop
+    oifname "{bridge}" iifname != "{bridge}" ct state new drop
   }}
 }}
 """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +160,27 @@ def test_only_a_process_that_serves_this_cloud_is_its_server(tmp_path: Path) -> 
     assert cloud.server_pid() is None
     (tmp_path / "server.pid").write_text("1\n")
     assert cloud.server_pid() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a process of another user")
+@pytest.mark.parametrize("user", [os.geteuid(), 4321])
+def test_a_process_of_another_user_is_no_server(tmp_path: Path, user: int) -> None:
+    cloud = Cloud(tmp_path)
+    cloud.config_file.write_text("{}")
+    words = ["/bin/sh", "-c", "echo; while :; do sleep 1; done"]
+    process = subprocess.Popen(
+        [*words, "--config", str(cloud.config_file)],
+        stdout=subprocess.PIPE,
+        user=user,
+        extra_groups=[],
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert cloud.server_pid() == (None if user == 4321 else process.pid)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_down_shows_each_step_before_it_is_done(

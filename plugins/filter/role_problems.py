@@ -50,7 +50,9 @@ from ..plugin_utils._roles.variables import RoleVariables
 
 @pass_context
 def role_problems(context: Context, role: str) -> list[str]:
-    """List the problems of what is declared for a role."""
+    """List the problems of what is declared for a role; none of a role without rules."""
+    if role not in ROLE_RULES:
+        return []
     variables = RoleVariables(role, context)
     found = ROLE_RULES[role](variables)
     names = variables.names() if found else {}

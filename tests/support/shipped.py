@@ -14,12 +14,15 @@ _ROOT = "ansible_collections/tpu/fleet/"
 
 @functools.cache
 def plugins() -> dict[str, bytes]:
-    """Return the plugins by their path in the collection."""
+    """Return the plugins, and what is given to the roles, by their path in the collection."""
     with tarfile.open(fileobj=io.BytesIO(collection())) as archive:
         return {
             entry.name.removeprefix(_ROOT): content.read()
             for entry in archive
-            if entry.name.startswith(f"{_ROOT}plugins/")
+            if (
+                entry.name.startswith(f"{_ROOT}plugins/")
+                or entry.name.endswith("/meta/argument_specs.yml")
+            )
             and (content := archive.extractfile(entry)) is not None
         }
 

@@ -46,6 +46,10 @@ class Variables:
     plain: Mapping[str, Any]
 
 
+# The tag of the task by which a role checks what is declared for it.
+CHECKS = "check_declared"
+# The module of code_checkout checks its trees, and a role without a cluster has nothing to check.
+CHECK_LATER = frozenset({"code_checkout", "ray_cluster"})
 # What may mount a folder over one in which environments are.
 _MOUNT = {"data_disk", "nfs_share", "bucket_mount"}
 _AHEAD = {
@@ -254,8 +258,8 @@ class Work:
             "hosts": "tpu",
             "gather_facts": False,
             "become": False,
-            "pre_tasks": [_AHEAD] if ahead else [],
-            "roles": [{"role": f"tpu.fleet.{role}"} for role in roles],
+            "pre_tasks": [_check_of(roles), *([_AHEAD] if ahead else [])],
+            "tasks": [_apply_of(role) for role in roles],
         }
         write(folder / "play.json", json.dumps([play]))
         # A configuration file here, so that Ansible reads no other.
@@ -282,15 +286,13 @@ class Work:
         return code, _end_of(log) if _recaps(events) == recaps else ""
 
     def _options(self) -> List[str]:
-        options = []
+        options = ["--skip-tags", ",".join([CHECKS, *self.wish.skip_tags])]
         if self.wish.check:
             options.append("--check")
         if self.wish.diff:
             options.append("--diff")
         if self.wish.tags:
             options += ["--tags", ",".join(self.wish.tags)]
-        if self.wish.skip_tags:
-            options += ["--skip-tags", ",".join(self.wish.skip_tags)]
         return options
 
     def _tidy(self) -> None:
@@ -308,6 +310,31 @@ class Work:
                 path.unlink()
         for path in sorted(self.place.programs.glob("[0-9a-f]" * 16), key=_age)[:-KEPT]:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _check_of(roles: Sequence[str]) -> Dict[str, Any]:
+    """Return one task that checks what is declared for all roles: each task is a process."""
+    return {
+        "name": "Check what is declared",
+        "ansible.builtin.assert": {
+            "that": "problems | length == 0",
+            "fail_msg": "{{ problems | join('\n') }}",
+            "quiet": True,
+        },
+        "vars": {
+            "checked": [role for role in roles if role not in CHECK_LATER],
+            "problems": "{{ checked | map('tpu.fleet.role_problems') | flatten }}",
+        },
+        "tags": "always",
+    }
+
+
+def _apply_of(role: str) -> Dict[str, Any]:
+    """Return the task that applies a role, whose filter role_settings checks types."""
+    return {
+        "name": f"Apply the role {role}",
+        "ansible.builtin.import_role": {"name": f"tpu.fleet.{role}", "rolespec_validate": False},
+    }
 
 
 def _age(path: Path) -> float:

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.work import (
+    CHECK_LATER,
+    CHECKS,
+)
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.rules_by_role import ROLE_RULES
 from ansible_collections.tpu.fleet.plugins.module_utils._schema.names import (
     FLEET_NAMES,
@@ -47,6 +51,16 @@ def problems(role: str, variables: dict[str, Any]) -> str:
     told = str(filled(arguments["fail_msg"], known))
     assert expression(arguments["that"], known) is (told == "")
     return told
+
+
+@pytest.mark.parametrize("role", sorted(set(ROLE_RULES) - CHECK_LATER))
+def test_a_machine_that_applies_roles_to_itself_checks_them_all_by_one_task(role: str) -> None:
+    assert CHECKS in task(role, "Check what is declared")["tags"]
+
+
+def test_what_the_one_task_leaves_out_checks_itself() -> None:
+    tasks = [found for role in CHECK_LATER for found in read(ROLES / role / "tasks" / "main.yml")]
+    assert not any(CHECKS in found.get("tags", ()) for found in tasks)
 
 
 @pytest.mark.parametrize("role", sorted(set(ROLE_RULES) - {"code_checkout"}))

@@ -82,7 +82,8 @@ def test_an_agent_that_has_ended_starts_again_for_what_went(machine: Machine) ->
     assert stager.must_restart()
     content = stager.datasets[0]["id"]
     place = Place(stager.datasets[0]["path"])
-    place.whole(content).mkdir(parents=True)
+    place.prepare(ME, None)
+    place.whole(content).mkdir()
     place.switch(content)
     assert not stager.must_restart()
 
@@ -137,7 +138,8 @@ def test_what_is_there_already_needs_no_more_room(machine: Machine) -> None:
     stager = machine.stager(entry)
     content = stager.datasets[0]["id"]
     place = Place(entry["path"])
-    place.whole(content).mkdir(parents=True)
+    place.prepare(ME, None)
+    place.whole(content).mkdir()
     place.switch(content)
     assert stager.problems() == []
 

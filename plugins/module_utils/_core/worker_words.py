@@ -66,7 +66,7 @@ EVENT = re.compile(r"[a-z][a-z-]{0,40}")
 _DETAIL = frozenset({
     "exit_code", "signal", "cause", "first_step", "step", "peer", "seconds", "what", "behind",
     "user", "by", "reason", "why", "how", "program", "failed_worker", "when", "boot_id",
-    "said",
+    "said", "version",
 })  # fmt: skip
 _TIMES = {"parts": PARTS, "inside": KINDS}
 """Objects of events with seconds, and their names."""

@@ -10,7 +10,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.durations import l
 
 from .store import GAP, Event
 
-SUCCEEDED, STOPPED, CHANGED = "succeeded", "stopped", "changed"
+SUCCEEDED, STOPPED, CHANGED, CODE = "succeeded", "stopped", "changed", "code"
 CRASHED, HUNG, FENCED, TERMINAL = "crashed", "hung", "fenced", "terminal"
 REBOOTED, MAINTENANCE, LOST, PREEMPTED = "rebooted", "maintenance", "lost", "preempted"
 OTHER, REMOVED = "other", "removed"
@@ -18,6 +18,7 @@ WORDS = {
     SUCCEEDED: "succeeded",
     STOPPED: "stopped by hand",
     CHANGED: "declaration changed",
+    CODE: "code changed",
     CRASHED: "program failed",
     HUNG: "program hung",
     FENCED: "taken over by another attempt",
@@ -32,7 +33,7 @@ WORDS = {
 """For people: the kinds of ends."""
 NO_INTERRUPTION = (SUCCEEDED, REMOVED)
 """Ends that were wanted, and that nothing follows."""
-WANTED = (STOPPED, CHANGED)
+WANTED = (STOPPED, CHANGED, CODE)
 """Ends that a person caused, as by a stop or a sync."""
 OWN_DISK = "own disk"
 ANNOUNCED = 1800.0
@@ -90,8 +91,13 @@ def _judged(events: Sequence[Event], ends: Sequence[Event]) -> Cause:
 
     if ends and not any(causes) and not crashes:
         return Cause(SUCCEEDED, "")
-    if "definition-changed" in names or said("another definition"):
-        return Cause(CHANGED, "")
+    # A person also changes the code of a program that has failed: that did not end it.
+    changes = [event for event in events if event.name in ("definition-changed", "code-changed")]
+    last = max((event.at for event in ends), default=0.0)
+    heard = said("another definition", "the definition changed")
+    if heard or any(event.at <= last for event in changes):
+        version = str(changes[-1].detail.get("version") or "") if changes else ""
+        return Cause(CODE, f"to {version[:8]}") if version else Cause(CHANGED, "")
     if "hang" in names or said("hung"):
         return Cause(HUNG, _hang(events))
     if "fenced" in names or said("fenced"):

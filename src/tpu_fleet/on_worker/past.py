@@ -36,7 +36,7 @@ NUMBERS = 10  # entries of an event's numbers
 SHOWN = (
     "at", "attempt", "event", "boot_id", "exit_code", "signal", "cause", "first_step", "step",
     "numbers", "peer", "seconds", "what", "behind", "user", "by", "reason", "why", "how", "program",
-    "failed_worker", "when", "said", "parts", "counts", "inside",
+    "failed_worker", "when", "said", "parts", "counts", "inside", "version",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ansible_collections.tpu.fleet.plugins.module_utils._host.run_states import EXPLODED, loss_state
 
-from ..history.causes import CHANGED, STOPPED
+from ..history.causes import WANTED
 from ..history.look import STEP
 from ..history.store import Point, by_step
 from ..history.story import RunStory
@@ -154,7 +154,7 @@ def _background(one: RunStory, axis: Axis) -> list[Shape]:
     down: dict[str, list[tuple[float, float]]] = {"rest": [], "gap": []}
     for a in one.attempts:
         if a.ended is not None and a.down:
-            kind = "rest" if a.kind in (STOPPED, CHANGED) else "gap"
+            kind = "rest" if a.kind in WANTED else "gap"
             down[kind].append((a.ended, a.ended + a.down))
     shapes = [Shape("band", draw.bars(axis, bands, 0.0, HEIGHT))]
     shapes += [Shape(kind, draw.bars(axis, spans, 0.0, HEIGHT)) for kind, spans in down.items()]

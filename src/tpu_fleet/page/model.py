@@ -15,7 +15,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._tpu.names import natura
 from ansible_collections.tpu.fleet.plugins.module_utils._tpu.workers import host_names
 
 from ..history import money, record, story
-from ..history.causes import CHANGED, STOPPED
+from ..history.causes import WANTED
 from ..history.money import NO_CHIPS, NO_PERSON, Account, Burn, Chips, Forecast
 from ..history.store import GAP, LOOKED, Event, History, Span
 from ..history.story import Attempt, RunStory
@@ -421,7 +421,7 @@ def _timeline(one: RunStory, axis: Axis) -> list[Shape]:
     for attempt in one.attempts:
         if attempt.ended is not None and attempt.down:
             # A person wanted it: that is no fault.
-            kind = "paused" if attempt.kind in (STOPPED, CHANGED) else "down"
+            kind = "paused" if attempt.kind in WANTED else "down"
             down[kind].append((attempt.ended, attempt.ended + attempt.down))
     shapes = [Shape("works", draw.bars(axis, works, BAR_TOP, BAR))]
     shapes += [

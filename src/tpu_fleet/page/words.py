@@ -27,6 +27,7 @@ TITLES = {
     "queued": "waits for the TPU",
     "queue-left": "has the TPU",
     "definition-changed": "declaration changed",
+    "code-changed": "code changed",
     "run-succeeded": "succeeded",
     "run-failed": "failed for good",
     "loss-trouble": "loss is in trouble",
@@ -123,11 +124,12 @@ def said(event: Event) -> str:
         ("exit_code", "exit code {}"),
         ("said", "{}"),
         ("signal", "signal {}"),
+        ("version", "to {:.8}"),
         ("step", "step {}"),
     ):
         if detail.get(key) not in (None, ""):
             told = detail[key]
-            parts.append(words.format(_seconds(told) if key == "seconds" else told))
+            parts.append(words.format(_seconds(told) if key == "seconds" else str(told)))
     if event.name == "agent-started" and detail.get("program") == "running":
         parts.append("the program ran before")
     return ", ".join(parts)

@@ -107,7 +107,7 @@ def test_only_what_is_newer_and_only_what_went_wrong(folder: Path) -> None:
 
 
 def test_what_a_person_restarted_is_no_interruption() -> None:
-    kinds = ["changed", "stopped", "changed", "crashed", ""]
+    kinds = ["changed", "stopped", "code", "crashed", ""]
     attempts = tuple(Attempt(n, n * 60.0, n * 60.0 + 50, kind) for n, kind in enumerate(kinds, 1))
     one = RunStory("pod", "digits", attempts=attempts)
     assert [attempt.kind for attempt in one.faults] == ["crashed"]

@@ -22,6 +22,7 @@ KILLED = [
     ended(0, cause="worker 1: killed by signal 9"),
     ended(1, exit_code=None, signal=9, cause=""),
 ]
+SYNCED = told("code-changed", version="9d0e7a11" * 8)
 REBOOT = [ended(0, cause="worker 1 rebooted"), ended(1, exit_code=None, cause="rebooted")]
 
 
@@ -46,6 +47,13 @@ REBOOT = [ended(0, cause="worker 1 rebooted"), ended(1, exit_code=None, cause="r
          "attempt 9 of b"),
         ([told("definition-changed"), ended(0, cause="another definition")], "changed",
          ""),
+        ([SYNCED, ended(0, cause="the definition changed")], "code", "to 9d0e7a11"),
+        # A program that ends while its agent gives way to the next one has no cause.
+        ([SYNCED, ended(0, cause=""), ended(1, cause="")], "code", "to 9d0e7a11"),
+        ([ended(0, at=80.0, cause="worker 1 has another definition of the run"), SYNCED], "code",
+         "to 9d0e7a11"),
+        # It had failed before.
+        ([ended(0, at=80.0, exit_code=3), SYNCED], "crashed", "worker 0: exit code 3"),
         ([ended(0, cause="told to stop")], "stopped", "told to stop"),
         ([told("attempt-started")], "preempted", "its machines reported no end"),
         ([ended(0, cause="something new")], "other", "something new"),

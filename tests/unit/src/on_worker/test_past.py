@@ -165,7 +165,7 @@ def test_a_log_of_any_size_is_searched_in_part(
 
 
 @pytest.mark.parametrize(
-    "value", ["9" * 4000, "[" * 60 + "]" * 60, '{"a": {"b": 1}}', '"' + "x" * 4000 + '"', "1e999"]
+    "value", ["9" * 3000, "[" * 60 + "]" * 60, '{"a": {"b": 1}}', '"' + "x" * 3000 + '"', "1e999"]
 )
 def test_what_a_user_writes_into_an_event_is_bounded(tmp_path: Path, value: str) -> None:
     log = tmp_path / "events.jsonl"

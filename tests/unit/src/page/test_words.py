@@ -17,6 +17,8 @@ from tpu_fleet.page.words import said
         ({"seconds": 3600.2}, "1 h"),
         ({"seconds": -3600.2}, "-1 h"),
         ({"seconds": 0.4, "step": 7}, "0.4 s, step 7"),
+        ({"version": "9d0e7a11" * 8}, "to 9d0e7a11"),
+        ({"version": 7}, "to 7"),  # not of an agent's
         ({"peer": 1, "exit_code": 0}, "worker 1, exit code 0"),
     ],
 )

@@ -99,6 +99,7 @@ class Config:
     secrets: list[str] = field(default_factory=list)
     restart_on_secret_change: bool = False
     code: str = ""
+    version: str = ""  # of the code, where another one restarts the run
     hang_seconds: float = 0.0
     step_pattern: str = STEP_PATTERN
     no_retry_exit_codes: list[int] = field(default_factory=list)
@@ -207,6 +208,7 @@ def parse(public: dict[str, Any], env: dict[str, str], sets: str = "", key: str 
         "log_bytes": int(public["log"]["bytes"]),
         "log_files": int(public["log"]["files"]),
         "code": str(public["code"]["tree"] or ""),
+        "version": str(public["code"].get("version") or ""),
         "step_pattern": str(public.get("step_pattern") or STEP_PATTERN),
         "fence": str(public.get("fence") or public["run"]),
         "env": {str(name): str(value) for name, value in env.items()},

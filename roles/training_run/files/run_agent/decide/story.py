@@ -12,11 +12,17 @@ Event = dict[str, Any]
 _JUMP_SECONDS = 5.0
 
 
-def of_gang(before: Gang, after: Gang) -> list[Event]:
-    """Return what became of the run."""
+def of_gang(before: Gang, after: Gang, version: str = "") -> list[Event]:
+    """Return what became of the run.
+
+    `version` is that of its code, where another version of the code is another definition.
+    """
     told: list[Event] = []
     if after.definition != before.definition:
-        told.append({"event": "definition-changed"})
+        if version and not version.startswith(before.builds.get("code", "")):
+            told.append({"event": "code-changed", "version": version})
+        else:
+            told.append({"event": "definition-changed"})
     if after.phase == before.phase:
         return told
     if after.phase == SUCCEEDED:

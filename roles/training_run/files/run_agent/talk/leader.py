@@ -74,7 +74,7 @@ class Leader:
         self._save()
 
     def _become(self, state: Gang) -> None:
-        self._told += story.of_gang(self.gang, state)
+        self._told += story.of_gang(self.gang, state, self.config.version)
         self.gang = state
 
     def _save(self) -> None:

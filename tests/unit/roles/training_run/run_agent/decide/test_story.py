@@ -38,6 +38,24 @@ def test_what_is_told_of_a_gang(change: dict[str, Any], names: list[str]) -> Non
     assert [e["event"] for e in story.of_gang(BEFORE, replace(BEFORE, **change))] == names
 
 
+@pytest.mark.parametrize(
+    ("began", "version", "told"),
+    [
+        ({"code": "3fa81b2c00000000"}, "9d0e7a11" * 8, {"version": "9d0e7a11" * 8}),
+        ({"code": "3fa81b2c00000000"}, "3fa81b2c" + "0" * 56, None),  # another command, say
+        ({"code": "3fa81b2c00000000"}, "", None),  # other code would not restart it
+        ({}, "9d0e7a11" * 8, None),  # with what it began is not known
+    ],
+)
+def test_the_version_of_other_code_is_told(
+    began: dict[str, str], version: str, told: dict[str, str] | None
+) -> None:
+    before = replace(BEFORE, builds=began)
+    after = replace(before, definition="other", phase=STOPPING)
+    name = "definition-changed" if told is None else "code-changed"
+    assert story.of_gang(before, after, version) == [{"event": name, **(told or {})}]
+
+
 def test_a_failure_has_last_lines_in_any_case() -> None:
     crashed, hung = ({"event": "run-failed", "tail": lines} for lines in (["KeyError: 1"], []))
     assert story.with_tail([crashed, hung], lambda: ["step 7"]) == [

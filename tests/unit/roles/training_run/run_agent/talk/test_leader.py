@@ -18,9 +18,9 @@ HOSTS = ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
 class Gang:
     """A leader, and its workers' reports."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **declared: Any) -> None:
         paths = {name: str(folder / name) for name in ("state", "runtime")}
-        told = {**PUBLIC, "hosts": HOSTS, "worker": 0, "checkpoint_dir": ""}
+        told = {**PUBLIC, "hosts": HOSTS, "worker": 0, "checkpoint_dir": "", **declared}
         told["timing"] = {"lost": 30, "restart_delay": 0.0, "restart_delay_max": 0.0}
         self.leader = Leader(config.parse({**told, "paths": paths}, {}), "b0")
         self.sent = 0.0
@@ -39,13 +39,21 @@ class Gang:
             self.report(worker, **more)
         return self.report(0, **more)
 
-    def begin(self) -> int:
+    def begin(self, **more: Any) -> int:
         """Begin an attempt; return its number."""
         idle = {"program": "exited", "last_started": self.leader.gang.attempt}
         for _ in range(4):
-            self.all_report(**idle, exit_code=1, cause="told to stop")
+            self.all_report(**idle, exit_code=1, cause="told to stop", **more)
         assert self.leader.gang.phase == RUNNING
         return self.leader.gang.attempt
+
+
+def test_other_code_is_told_with_its_version(tmp_path: Path) -> None:
+    gang = Gang(tmp_path, code={"tree": "train", "version": "a" * 64})
+    gang.begin(builds={"code": "a" * 16})
+    gang.leader.told()
+    leader = Gang(tmp_path, code={"tree": "train", "version": "b" * 64}).leader
+    assert leader.told() == [{"event": "code-changed", "version": "b" * 64}]
 
 
 def test_ports_are_tried_before_the_first_attempt(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ NETWORK = ("nfs", "nfs4", "fuse.gcsfuse", "fuse")
 UNITS = ("systemctl", "list-units", "--all", "--plain", "--no-legend", "--no-pager")
 # Units that apply the roles or a sync, and exist only meanwhile.
 _OURS = ("tpu-fleet-apply.", "tpu-fleet-venv@", "tpu-fleet-self-setup.", "tpu-fleet-sync-")
+# A run's unit, and the file by which `tpu-fleet stop` keeps it stopped.
+_RUN, STOPPED = "tpu-fleet-run@", "/var/lib/tpu-fleet/runs/{}/stopped.json"
+_AT_REST = ("inactive", "deactivating")
 # What a clock may differ from that of the file system.
 _FRESH = 2_000_000_000
 # Limits for the paths of one user, and for systemctl.
@@ -124,8 +127,16 @@ def states(listed: str) -> Dict[str, str]:
         if stem and (f"{stem}.timer" in said or f"{stem}.socket" in said):
             # A service with a timer starts and ends with it; one with a socket, with connections.
             active = "failed" if active == "failed" else "at times"
+        elif stem.startswith(_RUN):
+            active = _of_run(stem[len(_RUN) :], active)
         found[name] = f"{loaded} {active}"
     return found
+
+
+def _of_run(run: str, active: str) -> str:
+    """Return the state of a run's unit, which a stop and a start by `tpu-fleet` leave as it is."""
+    is_kept = facts_of(STOPPED.format(run)) is not None
+    return "as wanted" if active in (_AT_REST if is_kept else ("active",)) else active
 
 
 def _output(argv: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ def given_of(
     return {
         role: digest(
             [
-                {name: values[name] for name in uses[role] if name in values},
+                {name: values[name] for name in uses[role] if name in values and counts(name)},
                 described(snapshots.get(role, {})),
             ]
         )
@@ -56,11 +56,17 @@ def parts_of(
     hashes = {name: digest(value) for name, value in values.items()}
     return {
         role: {
-            **{name: hashes[name] for name in uses[role] if name in hashes},
+            **{name: hashes[name] for name in uses[role] if name in hashes and counts(name)},
             **({FILES: digest(described(snapshots[role]))} if role in snapshots else {}),
         }
         for role in roles
     }
+
+
+def counts(name: str) -> bool:
+    """Return whether another value of a variable is a reason to apply the roles that use it."""
+    # Only a machine on which a run is new reads it, and there the runs have changed too.
+    return name != "training_run_stopped"
 
 
 # Variables that a controller makes of a secret in its state folder, with the name of the file.

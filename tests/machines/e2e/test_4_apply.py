@@ -170,6 +170,18 @@ def test_what_was_altered_behind_our_back_is_mended(fleet: Fleet) -> None:
     assert still(fleet.play("site.yml")) == ALL
 
 
+def test_a_stop_and_a_start_by_tpu_fleet_change_no_machine(fleet: Fleet) -> None:
+    fleet.run("tpu-fleet", "stop", "beside")
+    assert still(fleet.play("site.yml")) == ALL
+    assert {fleet.status(host, "beside")["state"] for host in PAIR} == {"stopped"}
+    fleet.run("tpu-fleet", "start", "beside")
+    assert still(fleet.play("site.yml")) == ALL
+    # A stop behind the back of tpu-fleet is seen, and undone.
+    root(fleet, PAIR[1], "systemctl stop tpu-fleet-run@beside.service")
+    assert still(fleet.play("site.yml")) == [PAIR[0], SOLO]
+    wait_until("it runs", lambda: fleet.status(PAIR[1], "beside")["state"] == "running", 60)
+
+
 def test_one_changed_variable_runs_the_roles_that_have_to_do_with_it(fleet: Fleet) -> None:
     more = ("-e", json.dumps({"fleet_shell_theme": "agnoster"}), "-v")
     told = fleet.play("site.yml", *more)

@@ -19,6 +19,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._apply_agent.stamp impor
     failures,
     look,
 )
+from ansible_collections.tpu.fleet.plugins.module_utils._host.runs import RunFiles
 
 
 @pytest.fixture
@@ -140,6 +141,28 @@ tpu-fleet-sync-9c41f0e27a55b1d3.service loaded active running Ours
         "unit tpu-fleet-cache.service was changed",
         "unit tpu-fleet-guard.service was changed",
     ]
+
+
+def test_a_stop_and_a_start_by_tpu_fleet_are_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert glance.STOPPED.format("digits") == str(RunFiles().mark("digits"))
+    monkeypatch.setattr(glance, "STOPPED", str(tmp_path / "{}.json"))
+
+    def of_run(active: str) -> dict[str, str]:
+        return units(f"tpu-fleet-run@digits.service loaded {active} Training run digits\n")
+
+    changed = ["unit tpu-fleet-run@digits.service was changed"]
+    runs = of_run("active running")
+    assert differences(runs, of_run("inactive dead")) == changed  # by systemctl
+    assert differences(runs, of_run("activating auto-restart")) == changed
+    (tmp_path / "digits.json").touch()
+    stopped = of_run("inactive dead")
+    assert differences(runs, stopped) == differences(runs, of_run("deactivating stop")) == []
+    assert differences(stopped, of_run("active running")) == changed
+    assert failures(of_run("failed failed")) == ["unit tpu-fleet-run@digits.service has failed"]
+    (tmp_path / "digits.json").unlink()
+    assert differences(stopped, of_run("active running")) == []
 
 
 def test_a_failed_unit_is_no_state_to_be_in() -> None:

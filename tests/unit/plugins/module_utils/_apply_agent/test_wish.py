@@ -208,6 +208,20 @@ def test_the_parts_of_a_role_are_its_variables_and_files() -> None:
     assert parts == {"a": {"x": digest(1), "its files": digest({"f": "sha"})}, "b": {}}
 
 
+def test_a_run_that_a_person_stops_is_no_reason_to_apply_its_role() -> None:
+    uses = {"training_run": ["training_run_runs", "training_run_stopped"]}
+
+    def given(**values: object) -> list[object]:
+        names = {f"training_run_{name}": value for name, value in values.items()}
+        return [
+            kind(["training_run"], uses, names, {}) for kind in (wishes.given_of, wishes.parts_of)
+        ]
+
+    runs: list[object] = [{"name": "digits"}]
+    assert given(runs=runs, stopped={}) == given(runs=runs, stopped={"digits": "alice"})
+    assert given(runs=runs, stopped={}) != given(runs=[], stopped={})
+
+
 def test_roles_that_depend_on_others_are_known_without_a_wish_for_them() -> None:
     known = replace(KNOWN, after={"training_run": ["code_checkout"], "host_base": []})
     assert known.depending_on(["code_checkout"]) == {"training_run": "code_checkout"}

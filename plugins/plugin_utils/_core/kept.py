@@ -26,15 +26,21 @@ def folder(environment: Mapping[str, str]) -> Path:
     return cache_folder(environment) / "kept"
 
 
-def kept(name: str, parts: Iterable[bytes], make: Callable[[], bytes]) -> bytes:
+def kept(
+    name: str,
+    parts: Iterable[bytes],
+    make: Callable[[], bytes],
+    holds: Callable[[bytes], bool] = lambda _content: True,
+) -> bytes:
     """Return what `make` makes of these parts, and of nothing else; it is made once.
 
-    `name` says what it is, and of which checkout: one version is kept of each name.
+    `name` says what it is, and of which checkout: one version is kept of each name. What depends on
+    more than the parts has that in it, and is kept only as long as `holds` accepts it.
     """
     key = _key(parts)
     where = folder(os.environ) / hashlib.sha256(name.encode()).hexdigest()
     content = _read(where, key)
-    if content is None:
+    if content is None or not holds(content):
         content = make()
         # Without it, everything is made each time.
         with contextlib.suppress(OSError):

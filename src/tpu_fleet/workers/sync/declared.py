@@ -1,7 +1,8 @@
 """What the fleet file says of runs and their code tree, as the roles would apply it.
 
 Ansible takes more than a second to evaluate it. The result is kept on this computer until a file
-of the inventory, or the list of workers, changes.
+of the inventory, the list of workers, or a variable of the environment that a lookup has read,
+changes. It is not kept where another lookup has read something, or a program is an inventory.
 """
 
 from __future__ import annotations
@@ -74,9 +75,42 @@ def declared(known: Known, runs: Sequence[str]) -> Declared:
     name = "\n".join(["runs", *sources, "", *runs])
 
     def ask() -> bytes:
-        return json.dumps(asdict(_ask(known, runs))).encode()
+        from ansible_collections.tpu.fleet.plugins.plugin_utils._inventory.lookups import noted
 
-    return Declared.read(json.loads(kept(name, _seen(sources), ask)))
+        with noted() as lookups:
+            found = asdict(_ask(known, runs))
+        return json.dumps({
+            "declared": found,
+            "lasts": not lookups.others and not any(map(_is_program, _files(sources))),
+            "environment": {name: _variable(name) for name in lookups.environment},
+        }).encode()  # fmt: skip
+
+    return Declared.read(json.loads(kept(name, _seen(sources), ask, _holds))["declared"])
+
+
+def _holds(content: bytes) -> bool:
+    """Return whether what was read besides the inventory is the same now."""
+    said = json.loads(content)
+    there = all(_variable(name) == value for name, value in said["environment"].items())
+    return bool(said["lasts"] and there)
+
+
+def _variable(name: str) -> str:
+    """Return a hash of a variable of the environment, which may be secret."""
+    return _sha(repr(os.environ.get(name)))
+
+
+def _files(sources: Sequence[str]) -> list[str]:
+    return [file for file, *_facts in stamp_of(sources)]
+
+
+def _is_program(file: str) -> bool:
+    """Return whether Ansible runs a file of the inventory; what that prints may change."""
+    try:
+        with open(file, "rb") as stream:
+            return os.access(file, os.X_OK) and stream.read(4).startswith((b"#!", b"\x7fELF"))
+    except OSError:
+        return False
 
 
 def _seen(sources: Sequence[str]) -> Iterator[bytes]:

@@ -48,6 +48,19 @@ def test_it_is_made_again_of_other_parts_and_replaces_the_first(maker: Maker) ->
     only_file()
 
 
+def test_what_no_longer_holds_is_made_again(maker: Maker) -> None:
+    made: list[bytes] = []
+
+    def make() -> bytes:
+        made.append(b"%d" % len(made))
+        return made[-1]
+
+    def ask(*good: bytes) -> bytes:
+        return kept("a test", [b"one"], make, lambda content: content in good)
+
+    assert [ask(), ask(b"0"), ask(b"1"), ask(b"1")] == [b"0", b"0", b"1", b"1"]
+
+
 def shorten(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 

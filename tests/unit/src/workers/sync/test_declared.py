@@ -123,6 +123,54 @@ def test_the_fleet_file_is_read_again_when_a_file_of_it_changes(
     assert len(asked) == 4
 
 
+LOOKS = "lookup('ansible.builtin.{}', '{}')"
+
+
+@pytest.mark.parametrize(
+    ("template", "asked"),
+    [
+        ("'digits'", [1, 1, 1]),
+        (LOOKS.format("env", "FRAMEWORK"), [1, 1, 2]),
+        (LOOKS.format("file", "/etc/hostname"), [1, 2, 3]),
+        (LOOKS.format("pipe", "true"), [1, 2, 3]),
+    ],
+)
+def test_what_lookups_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str, asked: list[int]
+) -> None:
+    """Three times; before the last one, the variable of the environment changes."""
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}}}\n")
+    monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "hosts.yml"))
+    monkeypatch.setenv("TPU_FLEET_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FRAMEWORK", "jax")
+    seen: list[Any] = []
+
+    def ask(_known: Known, _names: Any) -> Declared:
+        from tpu_fleet.workers.inventory.read import read_inventory
+
+        seen.append(read_inventory().of_role("localhost", "training_run", "{{ " + template + " }}"))
+        return FOUND
+
+    monkeypatch.setattr(declared, "_ask", ask)
+    times = []
+    for framework in ("jax", "jax", "torch_xla"):
+        monkeypatch.setenv("FRAMEWORK", framework)
+        declared.declared(known(), ["digits"])
+        times.append(len(seen))
+    assert times == asked
+
+
+def test_what_a_program_says_of_the_inventory_is_not_kept(tmp_path: Path) -> None:
+    script = tmp_path / "hosts"
+    script.write_text("#!/bin/sh\necho '{}'\n")
+    assert not declared._is_program(str(script))
+    script.chmod(0o755)
+    assert declared._is_program(str(script))
+    script.write_text("all: {}\n")
+    assert not declared._is_program(str(script))
+
+
 def test_a_list_of_workers_that_is_written_again_with_the_same_workers_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ PACKAGES = {
 _SEVERAL = frozenset({"all", "always", "never", "tagged", "untagged"})
 # Ansible's own variables; the host's Ansible sets them itself.
 _MAGIC = ("ansible_", "hostvars", "groups", "group_names", "inventory_", "playbook_dir", "role_")
+_MAGIC_NAMES = ("environment", "omit", "play_hosts", "vars")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Given:
 
 def is_ours(name: str) -> bool:
     """Return whether a variable is one that a user has declared."""
-    return not name.startswith(_MAGIC) and name not in ("omit", "play_hosts", "vars")
+    return not name.startswith(_MAGIC) and name not in _MAGIC_NAMES
 
 
 def simple(value: Any) -> Any:

@@ -212,6 +212,7 @@ def test_what_nobody_declared_is_not_sent() -> None:
     magic = [
         "ansible_host",
         "ansible_facts",
+        "environment",
         "groups",
         "hostvars",
         "inventory_hostname",

@@ -71,6 +71,8 @@ RENAMED = {"allocation": "grant"}
 OPTIONS_RENAMED = {
     ("import", "--from"): "--first-day",
     ("doctor", "--time-limit"): "--timeout",
+    ("exec", "--group"): "--merge",
+    ("exec", "--tag"): "--prefix",
     ("page", "--to"): "--output",
     ("top", "--every"): "--interval",
     ("watch", "--install"): "tpu-fleet watch install",

@@ -13,6 +13,9 @@ from ..workers.ask.view import View
 from .many import Many, options_of_many, run_job
 from .options import option_worker
 
+FORMS_BEFORE = ("--group", "--tag")
+"""Earlier options of its own, whose new names an error has."""
+
 
 class OfWorkers(click.Command):
     """A click command whose arguments are a command for the workers, with its own options."""
@@ -23,7 +26,7 @@ class OfWorkers(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if marked:
+            if marked or error.option_name in FORMS_BEFORE:
                 raise
             hint = "The workers' command follows --: tpu-fleet exec -- nproc --all"
             raise click.UsageError(f"No such option: {error.option_name}. {hint}", ctx) from error
@@ -32,8 +35,8 @@ class OfWorkers(click.Command):
 @click.command("exec", cls=OfWorkers)
 @options_of_many
 @option_worker()
-@click.option("--group", "form", flag_value="group", help="Show equal output once, at the end.")
-@click.option("--tag", "form", flag_value="tag", help="Show each line with its worker.")
+@click.option("--merge", "form", flag_value="merge", help="Show equal output once, at the end.")
+@click.option("--prefix", "form", flag_value="prefix", help="Show each line after its worker.")
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_context
@@ -47,7 +50,7 @@ def exec_command(
 
     \b
       tpu-fleet exec -- 'ls *.log | wc -l'
-      tpu-fleet exec --slice pair --group -- uname -r
+      tpu-fleet exec --slice pair --merge -- uname -r
       tpu-fleet exec --worker 0 -- free -h
     """
     known, names = many.workers()
@@ -63,7 +66,7 @@ def view_of(form: str | None, names: Sequence[str]) -> View:
     terminal = sys.stdout.isatty()
     if form is None and len(names) == 1:
         return View()
-    if form == "group" or (form is None and terminal):
+    if form == "merge" or (form is None and terminal):
         progress = sys.stderr.isatty() and len(names) > 1
         return Grouped(len(names), colours_here(sys.stdout), progress)
     return Tagged(names, colours_here(sys.stdout))

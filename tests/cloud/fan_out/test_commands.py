@@ -44,7 +44,7 @@ def without_ansible(folder: Path) -> dict[str, str]:
 
 def test_every_worker_says_its_name_and_ansible_is_not_asked(fleet: Fleet, tmp_path: Path) -> None:
     more = without_ansible(tmp_path)
-    done = fleet.run("exec", "--tag", "--", "echo here; echo there >&2", more=more)
+    done = fleet.run("exec", "--prefix", "--", "echo here; echo there >&2", more=more)
     assert done.returncode == 0, done.stderr
     names = ["solo", "pair-w0", "pair-w1", *(f"pod-w{number}" for number in range(12))]
     assert sorted(done.stdout.splitlines()) == sorted(f"{name} | here" for name in names)
@@ -58,7 +58,7 @@ def test_what_is_equal_is_said_once(fleet: Fleet) -> None:
     # Only one of them has the port in its connection that this asks for.
     address = fleet.groups["tpu"]["pod-w11"]["ansible_host"]
     command = f'case "$SSH_CONNECTION" in *{address}*) echo odd; exit 3 ;; esac; echo even'
-    done = fleet.run("exec", "--slice", "pod", "--group", "--", command)
+    done = fleet.run("exec", "--slice", "pod", "--merge", "--", command)
     assert done.returncode == 1
     assert done.stdout == "pod-w[0-10] (11) said:\neven\npod-w11, exit status 3, said:\nodd\n"
     assert done.stderr == "11 of 12 ok; exit status 3: pod-w11\n"
@@ -150,7 +150,7 @@ def test_the_commands_end_when_we_do(
 
 
 def test_whoever_reads_may_stop_reading(fleet: Fleet) -> None:
-    process = fleet.start("exec", "--tag", "--slice", "pair", "--", "yes")
+    process = fleet.start("exec", "--prefix", "--slice", "pair", "--", "yes")
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.readline().endswith("| y\n")
@@ -176,14 +176,14 @@ def test_a_worker_that_moved_is_found(farm: Farm, tmp_path: Path) -> None:
     path.write_text(json.dumps(stored))
     config.unlink()
 
-    done = fleet.run("exec", "--no-refresh", "--tag", "--", "echo here")
+    done = fleet.run("exec", "--no-refresh", "--prefix", "--", "echo here")
     assert done.returncode == 2
     assert done.stdout == "pair-w0 | here\n"
     assert "pair-w1: refused: 127.77.11.1 refuses connections" in done.stderr
     assert "1 of 2 ok; no result: pair-w1" in done.stderr
 
     before = farm.sessions()
-    done = fleet.run("exec", "--tag", "--", "echo here")
+    done = fleet.run("exec", "--prefix", "--", "echo here")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["pair-w0 | here", "pair-w1 | here"]
     assert "1 not reached. Reading their addresses from the API." in done.stderr
@@ -196,9 +196,9 @@ def test_the_configuration_of_another_fleet_is_not_used(farm: Farm, tmp_path: Pa
     two = Fleet(tmp_path / "two", farm, {"solo": 1})
     two.state = one.state
     two.write()
-    assert one.run("exec", "--group", "--", "echo a").stdout == "pair-w[0-1] (2) said:\na\n"
-    assert two.run("exec", "--group", "--", "echo b").stdout == "solo said:\nb\n"
-    assert one.run("exec", "--group", "--", "echo c").stdout == "pair-w[0-1] (2) said:\nc\n"
+    assert one.run("exec", "--merge", "--", "echo a").stdout == "pair-w[0-1] (2) said:\na\n"
+    assert two.run("exec", "--merge", "--", "echo b").stdout == "solo said:\nb\n"
+    assert one.run("exec", "--merge", "--", "echo c").stdout == "pair-w[0-1] (2) said:\nc\n"
 
 
 def test_a_state_folder_elsewhere_is_remembered(farm: Farm, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_worker_that_cannot_be_used_is_not_passed_over(farm: Farm, tmp_path: P
     fleet.groups["tpu_unavailable"] = {"pair-w1": {}}
     usable = fleet.groups["tpu"].pop("pair-w1")
     fleet.write()
-    done = fleet.run("exec", "--group", "--", "echo a")
+    done = fleet.run("exec", "--merge", "--", "echo a")
     assert done.returncode == 2
     assert done.stdout == "pair-w0 said:\na\n"
     assert "pair-w1: unavailable: " in done.stderr
@@ -224,9 +224,9 @@ def test_a_worker_that_cannot_be_used_is_not_passed_over(farm: Farm, tmp_path: P
     fleet.groups["tpu"]["pair-w1"] = usable
     fleet.groups["tpu_unavailable"] = {}
     fleet.write()
-    done = fleet.run("exec", "--no-refresh", "--group", "--", "echo b")
+    done = fleet.run("exec", "--no-refresh", "--merge", "--", "echo b")
     assert "pair-w1: unavailable: " in done.stderr
-    done = fleet.run("exec", "--group", "--", "echo b")
+    done = fleet.run("exec", "--merge", "--", "echo b")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "pair-w[0-1] (2) said:\nb\n"
 

@@ -159,6 +159,8 @@ def test_a_mistyped_command_is_answered_with_the_right_one(word: str, meant: str
         ("top --every 3", "--interval"),
         ("doctor --time-limit 3", "--timeout"),
         ("page --to x", "--output"),
+        ("exec --group uname", "--merge"),
+        ("exec --tag -- uname -r", "--prefix"),
         ("grant import --from 2026-01-01", "--first-day"),
         ("allocation show", "'grant'"),
     ],

@@ -15,6 +15,7 @@ REQUESTS = "roles/training_run/files/run_agent/act/bucket_requests.py"
 FIELDS = "plugins/module_utils/_google/checkpoints.py"
 QUEUE = "roles/run_queue/files/queue_agent/act/bucket.py"
 QUEUE_HERE = "src/tpu_fleet/queue/bucket.py"
+ON_WORKER = "plugins/plugin_utils/_ssh/program.py"
 VALUES = ("plugins/module_utils/_schema/values.py",)
 
 
@@ -33,6 +34,9 @@ def product() -> Iterator[Path]:
         (r"nextPageToken|pageToken", (*WIRE, LOOK, REQUESTS, QUEUE, QUEUE_HERE, FIELDS)),
         # How often a request is sent whose answer was lost.
         (r"\bretry\.(tries|backoff)\b", WIRE),
+        # Which ports of this computer are free, and whether a person names a folder.
+        (r'bind\(\("127.0.0.1", port', ("src/tpu_fleet/commands/ports.py",)),
+        (r"os\.path\.isdir", ("plugins/module_utils/_core/folders.py", ON_WORKER)),
         # Which files are chips.
         (r'"(dev/)?accel[*]|accel\\d', ("plugins/module_utils/_host/chip_holders.py",)),
         # What names of a fleet file and of Google's resources may be.

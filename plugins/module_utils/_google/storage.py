@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from .._core.errors import NotFound, TpuError
+from .._core.folders import is_folder
 from .._wire.auth import AuthOptions, session_for
 from .._wire.transport import Quoted, Transport
 from .apis import GoogleApis
@@ -86,7 +87,7 @@ class Folder:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
-        if not self._folder.is_dir():
+        if not is_folder(self._folder):
             raise TpuError(
                 f"{folder} is no folder here.",
                 remedy="Mount the share of fleet_self_setup, or correct its folder.",

@@ -6,10 +6,11 @@ The local cloud is a distribution of its own, and this is the only file that imp
 from __future__ import annotations
 
 import os
-import socket
 from urllib.parse import urlsplit
 
 import click
+
+from .ports import free
 
 ABSENT = "The local cloud is not installed: pip install 'tpu-fleet[local-cloud]'"
 ENDPOINT, PROJECT = "http://127.0.0.1:8470/", "local-project"
@@ -51,20 +52,10 @@ def endpoint_of_new(default: str) -> str:
     by sudo; otherwise that of the next free port.
     """
     port = urlsplit(default).port or 0
-    if _is_free(port) or (not os.environ.get(CHOSEN) and _is_cloud(default)):
+    if free(port) or (not os.environ.get(CHOSEN) and _is_cloud(default)):
         return default
-    free = next((other for other in range(port + 1, 1 << 16) if _is_free(other)), port)
-    return f"http://127.0.0.1:{free}/"
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    other = next(filter(free, range(port + 1, 1 << 16)), port)
+    return f"http://127.0.0.1:{other}/"
 
 
 def _is_cloud(endpoint: str) -> bool:

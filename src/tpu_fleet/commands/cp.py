@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.folders import is_folder
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Channel, Result, Talk
 
 from ..show.output import Complaints
@@ -27,7 +28,7 @@ from ..workers.copy.tar import (
     unpack,
 )
 from .many import Many, options_of_many, run_job
-from .options import is_folder, unwritable
+from .options import unwritable
 
 CHANGED_WHILE_READ = 1
 """Exit status of tar when a file grew while it was read, as logs do; the archive is complete."""
@@ -113,7 +114,7 @@ class Downloads(Complaints):
         super().__init__()
         self._base = Path(to)
         self._as = ""
-        if single and not (to.endswith("/") or self._base.is_dir()):
+        if single and not (to.endswith("/") or is_folder(self._base)):
             self._base, self._as = self._base.parent, self._base.name
         self._single = single
         self._halves: dict[str, Path] = {}

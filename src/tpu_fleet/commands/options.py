@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
+from ansible_collections.tpu.fleet.plugins.module_utils._core.folders import is_folder
 
 from ..workers.inventory.names import NameOf
 
@@ -34,12 +35,6 @@ def gathered(
         return found
 
     return add
-
-
-def is_folder(path: Path) -> bool:
-    """Return whether there is a folder that this user may see."""
-    # Path.is_dir raises PermissionError below another user's folder, up to Python 3.13.
-    return os.path.isdir(path)  # noqa: PTH112
 
 
 def unwritable(folder: Path) -> str:

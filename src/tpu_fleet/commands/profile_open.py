@@ -21,7 +21,8 @@ from ..workers.copy.tar import UNPACK, pieces_of
 from ..workers.inventory.lookup import known_fleet
 from ..workers.inventory.read import read_inventory
 from .cp import sending
-from .tunnel import Served, answers, free_port, greeting_of, last_lines, read_services, running
+from .ports import free_port
+from .tunnel import Served, answers, greeting_of, last_lines, read_services, running
 from .tunnel import hold as hold_tunnel
 
 PORT = 8791

@@ -30,6 +30,7 @@ from ..workers.inventory.read import PlayError
 from ..workers.play import Event, fact_of, play, problem_of
 from .many import limit_of
 from .options import option_limit, option_slice
+from .ports import free_port
 
 LOOK_AGAIN_AFTER = 3
 """After this many failures in a row, addresses are read from the API again."""
@@ -118,19 +119,6 @@ def choose(services: Sequence[Served], name: str) -> Served:
         raise click.ClickException(f"There are several: choose one of {names}.")
     there = sorted({one.name for one in services})
     raise click.ClickException(no_such("notebook, board or dashboard", name, there))
-
-
-def free_port(wanted: int) -> int:
-    """Return the wanted local port, or any free one if it is in use."""
-    for port in (wanted, 0):
-        with socket.socket() as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                trial.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(trial.getsockname()[1])
-    raise click.ClickException("This computer has no free port.")
 
 
 def ssh(service: Served, *words: str, user: str | None = None, path: str = "none") -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
+from ansible_collections.tpu.fleet.plugins.module_utils._core.folders import is_folder
 from ansible_collections.tpu.fleet.plugins.module_utils._fleet_file.self_setup import split_bucket
 from ansible_collections.tpu.fleet.plugins.module_utils._google.apis import GoogleApis
 from ansible_collections.tpu.fleet.plugins.module_utils._google.storage import Bucket, Folder, Place
@@ -37,8 +37,7 @@ def folder_of(where: str) -> tuple[Path, str]:
     """Return the folder of this computer, and the name of the page there; raises TpuError."""
     where, name = _named(where)
     folder = Path(where or ".").expanduser()
-    # Path.is_dir raises PermissionError below another user's folder, up to Python 3.13.
-    if not os.path.isdir(folder):  # noqa: PTH112
+    if not is_folder(folder):
         raise TpuError(f"{folder} is no folder here.", remedy="Make it, or name another place.")
     return folder, name
 

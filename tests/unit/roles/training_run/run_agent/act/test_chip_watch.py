@@ -5,15 +5,20 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from monitoring_port import Port, serving
+from run_agent.act import chip_monitor
 from run_agent.act.chip_watch import ChipWatch
+from waiting import PATIENCE
 
 
 @pytest.fixture(name="port")
-def _port() -> Iterator[Port]:
+def _port(monkeypatch: pytest.MonkeyPatch) -> Iterator[Port]:
+    # Without the product's limit of time, which a busy computer exceeds.
+    monkeypatch.setattr(chip_monitor, "look", partial(chip_monitor.look, seconds=PATIENCE))
     with serving() as port:
         yield port
 

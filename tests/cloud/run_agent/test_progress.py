@@ -75,6 +75,19 @@ def test_the_events_of_a_reboot_and_of_another_definition(gang: Make) -> None:
     assert workers[1].events("attempt-ended")[0]["cause"] == "rebooted"
 
 
+def test_the_event_of_other_code_has_its_version(gang: Make) -> None:
+    (worker,) = gang(FOR_EVER, workers=1, code={"tree": "toy", "version": "w0"})
+    worker.up()
+    worker.wait_running(attempt=1)
+    definition = harness.json.loads(worker.definition.read_text())
+    worker.define(dict(definition, code={"tree": "toy", "version": "9d0e7a11"}))
+    worker.send(signal.SIGHUP)
+    assert worker.wait_event("code-changed")["version"] == "9d0e7a11"
+    worker.wait_running(attempt=2)
+    assert worker.events("attempt-ended")[0]["cause"] == "the definition changed"
+    assert not worker.events("definition-changed")
+
+
 def test_a_run_that_failed_tells_the_last_lines_of_who_failed(gang: Make) -> None:
     program = (
         f"[ $TPU_FLEET_WORKER = 0 ] && exec sleep 1000; {sys.executable} -c 'raise KeyError(4711)'"

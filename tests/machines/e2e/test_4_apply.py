@@ -254,6 +254,8 @@ def test_sync_takes_an_edit_to_its_run_and_leaves_what_site_would(fleet: Fleet) 
     assert code_of(fleet) == ["4", "4"]
     assert [fleet.status(host, "gang")["attempt"] for host in PAIR] == [attempt + 1] * 2
     assert [fleet.status(host, "beside")["pid"] for host in PAIR] == beside
+    events = "/var/log/tpu-fleet/runs/gang/events.jsonl"
+    assert told["version"] in root(fleet, PAIR[0], f"grep code-changed {events} | tail -n 1")
     told = fleet.run("tpu-fleet", "sync", "gang")
     assert re.search(r"^pair: 2 workers, \w{8}, already there, attempt \d+ runs, ", told, re.M)
     # The slice on which the run is not has the tree too, and gets the version now.

@@ -21,12 +21,13 @@ write anything there: one bad object is Refused, and costs only itself.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 from .._schema.values import ENTRY_NAME, NODE_NAME, VARIABLE_NAME, ZONE_SHAPE
 
@@ -180,6 +181,10 @@ def _or_none(rule: Rule) -> Rule:
     return Rule(lambda value: value is None or rule.holds(value), f"{rule.must}, or null")
 
 
+def _or_empty(rule: Rule) -> Rule:
+    return Rule(lambda value: value == "" or rule.holds(value), f"{rule.must}, or ''")
+
+
 def _list_of(rule: Rule, most: int = MOST_NAMES) -> Rule:
     def holds(value: Any) -> bool:
         if not isinstance(value, (list, tuple)) or len(value) > most:
@@ -241,17 +246,25 @@ _NAME = _matching(NAME, "a name: a small letter, then up to 39 small letters, di
 _PERSON = _matching(PERSON, "the name of a person in fleet_users")
 _SHA = _matching(SHA, "a SHA-256 of 64 hexadecimal digits")
 _ENTRY_NAME = _matching(ENTRY_NAME, "a name as in the fleet file")
+_VENV = _or_empty(_ENTRY_NAME)
 _TIME = Rule(_is_time, "seconds since 1970")
 _LINE = Rule(lambda value: _is_line(value, MOST_REASON), f"a line of at most {MOST_REASON} letters")
+_SHORT = Rule(lambda value: _is_line(value, 100), "a line of at most 100 letters")
 _TEXT = Rule(lambda value: _is_line(value, 1000), "a line of at most 1000 letters")
 _SPAN = _matching(_DURATION, "a duration such as 30s, 10m or 1h")
 _FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
-_COUNT = _whole(0, MOST_COUNT)
-_TYPES = _list_of(_matching(_TYPE, "an accelerator type such as v4-8"))
+_COUNT, _ROUND = _whole(0, MOST_COUNT), _whole(1, MOST_COUNT)
+_PRIORITY = _whole(0, 9)
+_KIND = _matching(_TYPE, "an accelerator type such as v4-8")
+_TYPES = _list_of(_KIND)
 _SLICE = _matching(NODE_NAME, "the name of a slice")
 _SLICES = _list_of(_SLICE)
-_STATE = _one_of(*STATES)
-_SWEEP = Rule(lambda value: value == "" or _NAME.holds(value), "the name of a sweep, or ''")
+_ZONE = Rule(
+    lambda value: _is_line(value, 40) and bool(ZONE_SHAPE.fullmatch(value)),
+    "a zone such as us-central2-b",
+)
+_RUNS = _list_of(_NAME)
+_SWEEP = Rule(_or_empty(_NAME).holds, "the name of a sweep, or ''")
 _AT_ONCE = _or_none(_whole(1, MOST_ARMS))
 _PARAMETERS = Rule(
     _is_parameters,
@@ -259,6 +272,12 @@ _PARAMETERS = Rule(
 )
 _STEP = _or_none(_whole(0, MOST_STEP))
 _LOSS = _or_none(Rule(_is_loss, f"a number, or {', '.join(NO_NUMBERS)}"))
+_USES = Rule(_is_uses, f"at most {MOST_USES} uses: first second, last second, chip seconds")
+_COMMAND = Rule(_is_command, f"words of at most {MOST_COMMAND} letters in all, without NUL")
+_OWNER = Rule(lambda value: value is None or isinstance(value, Owner), "an owner, or null")
+_SIGNED = Rule(lambda value: _is_text(value, MOST_TEXT), "the text of a definition")
+_SIGNATURE = Rule(lambda value: _is_text(value, 1 << 14), "what ssh-keygen -Y sign writes")
+_VERSION = Rule(lambda value: _is_whole(value, VERSION, VERSION), f"{VERSION}, or update tpu.fleet")
 
 OPTIONS: dict[str, Rule] = {
     "checkpoint_command": _TEXT,
@@ -277,65 +296,66 @@ OPTIONS: dict[str, Rule] = {
     "stop_signal": _matching(_SIGNAL, "a signal such as SIGTERM"),
 }
 """The keys of a run, as in training_run_runs, that a submitted one may have in its `options`."""
+_OPTIONS = Rule(_is_options, f"keys of a run: {', '.join(sorted(OPTIONS))}")
 
 
-# Values
+# Values: each field has its rule beside its type
 
 
 @dataclass(frozen=True)
 class Definition:
     """What a person submits, and signs."""
 
-    name: str
-    person: str
-    user: str
+    name: Annotated[str, _NAME]
+    person: Annotated[str, _PERSON]
+    user: Annotated[str, _matching(PERSON, "the name of a Unix user")]
     """The Unix user that the program runs as."""
-    command: tuple[str, ...]
+    command: Annotated[tuple[str, ...], _COMMAND]
     """Words, not a line for a shell."""
-    venv: str
+    venv: Annotated[str, _VENV]
     """The name of an environment of the fleet file; empty: none."""
-    submitted_at: float
+    submitted_at: Annotated[float, _TIME]
     """Seconds since 1970, by the clock of the person's computer."""
-    code: str | None = None
+    code: Annotated[str | None, _or_none(_SHA)] = None
     """SHA-256 of the archive in code/."""
-    secrets: tuple[str, ...] = ()
+    secrets: Annotated[tuple[str, ...], _list_of(_ENTRY_NAME)] = ()
     """Names of sets."""
-    checkpoint_dir: str | None = None
+    checkpoint_dir: Annotated[str | None, _or_none(_TEXT)] = None
     """As in training_run_runs; empty: the folder that it would have by default; None: none."""
-    retries: int = 3
-    priority: int = 0
+    retries: Annotated[int, _whole(0, 1000)] = 3
+    priority: Annotated[int, _PRIORITY] = 0
     """9 goes first."""
-    types: tuple[str, ...] = ()
+    types: Annotated[tuple[str, ...], _TYPES] = ()
     """Accelerator types that it may run on; none: any."""
-    slices: tuple[str, ...] = ()
+    slices: Annotated[tuple[str, ...], _SLICES] = ()
     """Slices that it may run on; none: any."""
-    after: tuple[str, ...] = ()
+    after: Annotated[tuple[str, ...], _RUNS] = ()
     """Runs that must be done before."""
-    max_hours: int | None = None
+    max_hours: Annotated[int | None, _or_none(_whole(1, 10000))] = None
     """Hours after which an attempt is ended, and the run has failed."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Annotated[Mapping[str, Any], _OPTIONS] = field(default_factory=dict)
     """OPTIONS that it has."""
-    sweep: str = ""
+    sweep: Annotated[str, _SWEEP] = ""
     """The sweep of which it is an arm; empty: of none."""
-    at_once: int | None = None
+    at_once: Annotated[int | None, _AT_ONCE] = None
     """Arms of its sweep that may run at the same time; None: all."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Annotated[Mapping[str, str], _PARAMETERS] = field(default_factory=dict)
     """The values of the sweep that this arm has."""
-    version: int = VERSION
+    version: Annotated[int, _VERSION] = VERSION
 
 
 @dataclass(frozen=True)
 class Owner:
     """The slice that has a run, as long as it is this machine's life."""
 
-    slice: str
-    zone: str
-    type: str
+    slice: Annotated[str, _SLICE]
+    zone: Annotated[str, _ZONE]
+    type: Annotated[str, _KIND]
     """Its accelerator type."""
-    chips: int
-    node: str
+    chips: Annotated[int, _whole(0, MOST_CHIPS)]
+    node: Annotated[str, _matching(_IDENTITY, "an id of a node")]
     """An id that another node under the same name has not."""
-    boot: str
+    boot: Annotated[str, _matching(_IDENTITY, "an id of a boot")]
     """The boot id of its leader."""
 
     def is_same_machine(self, other: Owner) -> bool:
@@ -347,50 +367,50 @@ class Owner:
 class Submitted:
     """The state of a submitted run."""
 
-    name: str
-    definition: str
+    name: Annotated[str, _NAME]
+    definition: Annotated[str, _SHA]
     """The SHA-256 of the definition's text."""
-    person: str
-    turn: int
+    person: Annotated[str, _PERSON]
+    turn: Annotated[int, _whole(0, MOST_TURN)]
     """See limits.turn_of: the smaller goes first within a priority."""
-    submitted_at: float
+    submitted_at: Annotated[float, _TIME]
     """Seconds since 1970, as are all times here. They are for people, and order equals."""
-    changed_at: float
-    priority: int = 0
-    venv: str = ""
-    types: tuple[str, ...] = ()
-    slices: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    state: str = WAITING
-    round: int = 1
+    changed_at: Annotated[float, _TIME]
+    priority: Annotated[int, _PRIORITY] = 0
+    venv: Annotated[str, _VENV] = ""
+    types: Annotated[tuple[str, ...], _TYPES] = ()
+    slices: Annotated[tuple[str, ...], _SLICES] = ()
+    after: Annotated[tuple[str, ...], _RUNS] = ()
+    state: Annotated[str, _one_of(*STATES)] = WAITING
+    round: Annotated[int, _ROUND] = 1
     """How often it was submitted, or retried, by a person."""
-    claims: int = 0
+    claims: Annotated[int, _COUNT] = 0
     """How often a slice took it."""
-    attempt: int = 0
+    attempt: Annotated[int, _whole(0, 10**9)] = 0
     """The number of its last attempt, as its last owner said; the next one is higher."""
-    failures: int = 0
+    failures: Annotated[int, _COUNT] = 0
     """Failures of its program in this round; never those of machines."""
-    owner: Owner | None = None
-    nonce: str = ""
+    owner: Annotated[Owner | None, _OWNER] = None
+    nonce: Annotated[str, _matching(_NONCE, "32 hexadecimal digits")] = ""
     """Drawn for each write: who has lost an answer reads whether it was carried out."""
-    reason: str = ""
+    reason: Annotated[str, _LINE] = ""
     """Why it is in this state, for people."""
-    exit_code: int | None = None
-    started_at: float | None = None
+    exit_code: Annotated[int | None, _or_none(_whole(-255, 255))] = None
+    started_at: Annotated[float | None, _or_none(_TIME)] = None
     """When its present or last owner took it."""
-    ended_at: float | None = None
-    last: str = ""
+    ended_at: Annotated[float | None, _or_none(_TIME)] = None
+    last: Annotated[str, _or_empty(_SLICE)] = ""
     """The slice that had it last."""
-    sweep: str = ""
-    at_once: int | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    step: int | None = None
+    sweep: Annotated[str, _SWEEP] = ""
+    at_once: Annotated[int | None, _AT_ONCE] = None
+    parameters: Annotated[Mapping[str, str], _PARAMETERS] = field(default_factory=dict)
+    step: Annotated[int | None, _STEP] = None
     """How far its program is; while it runs, as its owner said with its last renewal."""
-    loss: float | str | None = None
+    loss: Annotated[float | str | None, _LOSS] = None
     """A number, or one of NO_NUMBERS."""
-    used: tuple[tuple[int, int, int], ...] = ()
+    used: Annotated[tuple[tuple[int, int, int], ...], _USES] = ()
     """When slices had it before: first and last second, and chip seconds. See hours.py."""
-    version: int = VERSION
+    version: Annotated[int, _VERSION] = VERSION
 
     @property
     def is_open(self) -> bool:
@@ -407,9 +427,9 @@ class Submitted:
 class Signed:
     """A definition's text with the person's signature."""
 
-    signed: str
+    signed: Annotated[str, _SIGNED]
     """Canonical text of a Definition."""
-    signature: str
+    signature: Annotated[str, _SIGNATURE]
     """What ssh-keygen -Y sign wrote."""
 
 
@@ -417,14 +437,14 @@ class Signed:
 class Wish:
     """The wish that a run which has a slice is stopped."""
 
-    name: str
-    person: str
-    round: int
+    name: Annotated[str, _NAME]
+    person: Annotated[str, _PERSON]
+    round: Annotated[int, _ROUND]
     """Of the run: a wish from before a retry is not carried out after it."""
-    at: float
-    rule: str = ""
+    at: Annotated[float, _TIME]
+    rule: Annotated[str, _SHORT] = ""
     """What fleet_queue.on_result said of an arm that it stops; empty: a person wishes it."""
-    version: int = VERSION
+    version: Annotated[int, _VERSION] = VERSION
 
     @property
     def why(self) -> str:
@@ -436,124 +456,42 @@ class Wish:
 class Progress:
     """How far a run is, as its owner says with each renewal of its claim."""
 
-    step: int | None = None
-    loss: float | str | None = None
+    step: Annotated[int | None, _STEP] = None
+    loss: Annotated[float | str | None, _LOSS] = None
 
 
 @dataclass(frozen=True)
 class Doing:
     """What a slice without a submitted run does, or why it takes none; for people and slices."""
 
-    slice: str
-    why: str
+    slice: Annotated[str, _SLICE]
+    why: Annotated[str, _LINE]
     """In words; empty: nothing, it waits for a run."""
-    since: float
+    since: Annotated[float, _TIME]
     """From when it is so."""
-    at: float
+    at: Annotated[float, _TIME]
     """When this was written; it is written again at least every DOING seconds while it is so."""
-    run: str = ""
+    run: Annotated[str, _or_empty(_NAME)] = ""
     """The run that it is about; empty: none in particular."""
-    venv: str = ""
+    venv: Annotated[str, _VENV] = ""
     """The environment that the slice builds for the run at this time; empty: none."""
-    version: int = VERSION
+    version: Annotated[int, _VERSION] = VERSION
 
 
 DOING = 60.0
 """Seconds after which a slice says again what it does."""
-_VERSION = Rule(lambda value: _is_whole(value, VERSION, VERSION), f"{VERSION}, or update tpu.fleet")
-_DEFINITION_RULES: dict[str, Rule] = {
-    "name": _NAME,
-    "person": _PERSON,
-    "user": _matching(PERSON, "the name of a Unix user"),
-    "command": Rule(_is_command, f"words of at most {MOST_COMMAND} letters in all, without NUL"),
-    "venv": Rule(
-        lambda value: value == "" or _ENTRY_NAME.holds(value), f"{_ENTRY_NAME.must}, or ''"
-    ),
-    "submitted_at": _TIME,
-    "code": _or_none(_SHA),
-    "secrets": _list_of(_ENTRY_NAME),
-    "checkpoint_dir": _or_none(_TEXT),
-    "retries": _whole(0, 1000),
-    "priority": _whole(0, 9),
-    "types": _TYPES,
-    "slices": _SLICES,
-    "after": _list_of(_NAME),
-    "max_hours": _or_none(_whole(1, 10000)),
-    "options": Rule(_is_options, f"keys of a run: {', '.join(sorted(OPTIONS))}"),
-    "sweep": _SWEEP,
-    "at_once": _AT_ONCE,
-    "parameters": _PARAMETERS,
-    "version": _VERSION,
-}
-_OWNER_RULES: dict[str, Rule] = {
-    "slice": _SLICE,
-    "zone": Rule(
-        lambda value: _is_line(value, 40) and bool(ZONE_SHAPE.fullmatch(value)),
-        "a zone such as us-central2-b",
-    ),
-    "type": _matching(_TYPE, "an accelerator type such as v4-8"),
-    "chips": _whole(0, MOST_CHIPS),
-    "node": _matching(_IDENTITY, "an id of a node"),
-    "boot": _matching(_IDENTITY, "an id of a boot"),
-}
-_STATE_RULES: dict[str, Rule] = {
-    "name": _NAME,
-    "definition": _SHA,
-    "person": _PERSON,
-    "turn": _whole(0, MOST_TURN),
-    "submitted_at": _TIME,
-    "changed_at": _TIME,
-    "priority": _whole(0, 9),
-    "venv": _DEFINITION_RULES["venv"],
-    "types": _TYPES,
-    "slices": _SLICES,
-    "after": _list_of(_NAME),
-    "state": _STATE,
-    "round": _whole(1, MOST_COUNT),
-    "claims": _COUNT,
-    "attempt": _whole(0, 10**9),
-    "failures": _COUNT,
-    "owner": Rule(lambda value: value is None or isinstance(value, Owner), "an owner, or null"),
-    "nonce": _matching(_NONCE, "32 hexadecimal digits"),
-    "reason": _LINE,
-    "exit_code": _or_none(_whole(-255, 255)),
-    "started_at": _or_none(_TIME),
-    "ended_at": _or_none(_TIME),
-    "last": Rule(lambda value: value == "" or _SLICES.holds([value]), "the name of a slice, or ''"),
-    "sweep": _SWEEP,
-    "at_once": _AT_ONCE,
-    "parameters": _PARAMETERS,
-    "step": _STEP,
-    "loss": _LOSS,
-    "used": Rule(_is_uses, f"at most {MOST_USES} uses: first second, last second, chip seconds"),
-    "version": _VERSION,
-}
-_SIGNED_RULES: dict[str, Rule] = {
-    "signed": Rule(lambda value: _is_text(value, MOST_TEXT), "the text of a definition"),
-    "signature": Rule(lambda value: _is_text(value, 1 << 14), "what ssh-keygen -Y sign writes"),
-}
-_DOING_RULES: dict[str, Rule] = {
-    "slice": _SLICE,
-    "why": _LINE,
-    "since": _TIME,
-    "at": _TIME,
-    "run": Rule(lambda value: value == "" or _NAME.holds(value), f"{_NAME.must}, or ''"),
-    "venv": _DEFINITION_RULES["venv"],
-    "version": _VERSION,
-}
-_WISH_RULES: dict[str, Rule] = {
-    "name": _NAME,
-    "person": _PERSON,
-    "round": _whole(1, MOST_COUNT),
-    "at": _TIME,
-    "rule": Rule(lambda value: _is_line(value, 100), "a line of at most 100 letters"),
-    "version": _VERSION,
-}
-_PROGRESS_RULES: dict[str, Rule] = {"step": _STEP, "loss": _LOSS}
 
 
-def _complaints(rules: Mapping[str, Rule], found: Mapping[str, Any], where: str = "") -> list[str]:
-    """Return all that is wrong with the fields of an object."""
+@functools.cache
+def _rules_of(kind: type) -> dict[str, Rule]:
+    """Return the rule of each field of a type."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+
+def _complaints(kind: type, found: Mapping[str, Any], where: str = "") -> list[str]:
+    """Return all that is wrong with the fields of an object of a type."""
+    rules = _rules_of(kind)
     bad = [
         f"{where}{key}: {one_line(repr(found[key]), 60)} must be {rule.must}"
         for key, rule in rules.items()
@@ -566,11 +504,9 @@ def _complaints(rules: Mapping[str, Rule], found: Mapping[str, Any], where: str 
     return bad[:20]
 
 
-def _made(
-    kind: Callable[..., T], rules: Mapping[str, Rule], found: Mapping[str, Any], where: str = ""
-) -> T:
+def _made(kind: type[T], found: Mapping[str, Any], where: str = "") -> T:
     """Return the value of a type that these fields make; lists become tuples. Raises Refused."""
-    bad = _complaints(rules, found, where)
+    bad = _complaints(kind, found, where)
     if bad:
         raise Refused(bad)
     return kind(**{key: _fixed(it) for key, it in found.items()})
@@ -590,7 +526,7 @@ def _plain(value: Any) -> dict[str, Any]:
 def definition_of(text: str) -> Definition:
     """Return the definition whose canonical text this is."""
     found = _object(text.encode("utf-8", "replace"), MOST_TEXT)
-    made = _made(Definition, _DEFINITION_RULES, found)
+    made = _made(Definition, found)
     bad = _about_sweep(made)
     if bad:
         raise Refused(bad)
@@ -599,7 +535,7 @@ def definition_of(text: str) -> Definition:
 
 def signed_of(data: bytes) -> Signed:
     """Return what an object below definitions/ has. Its signature is not verified here."""
-    return _made(Signed, _SIGNED_RULES, _object(data, 2 * MOST_TEXT))
+    return _made(Signed, _object(data, 2 * MOST_TEXT))
 
 
 def run_of(data: bytes) -> Submitted:
@@ -607,23 +543,23 @@ def run_of(data: bytes) -> Submitted:
     found = _object(data, MOST_STATE)
     owner = found.get("owner")
     if isinstance(owner, dict):
-        found["owner"] = _made(Owner, _OWNER_RULES, owner, "owner.")
-    return _sound(_made(Submitted, _STATE_RULES, found))
+        found["owner"] = _made(Owner, owner, "owner.")
+    return _sound(_made(Submitted, found))
 
 
 def wish_of(data: bytes) -> Wish:
     """Return the wish that an object below stop/ has."""
-    return _made(Wish, _WISH_RULES, _object(data, MOST_STATE))
+    return _made(Wish, _object(data, MOST_STATE))
 
 
 def doing_of(data: bytes) -> Doing:
     """Return what an object below slices/ has."""
-    return _made(Doing, _DOING_RULES, _object(data, MOST_STATE))
+    return _made(Doing, _object(data, MOST_STATE))
 
 
 def progress_of(data: bytes) -> Progress:
     """Return what the owner of a run said of it, from its metadata."""
-    return _made(Progress, _PROGRESS_RULES, _object(data, 200))
+    return _made(Progress, _object(data, 200))
 
 
 def _about_sweep(one: Definition | Submitted) -> list[str]:
@@ -671,9 +607,9 @@ def run_text(run: Submitted) -> str:
     found = _plain(run)
     found["owner"] = None if run.owner is None else _plain(run.owner)
     text = canonical(found)
-    bad = _complaints(_STATE_RULES, _plain(run))
+    bad = _complaints(Submitted, _plain(run))
     if run.owner is not None:
-        bad += _complaints(_OWNER_RULES, found["owner"], "owner.")
+        bad += _complaints(Owner, found["owner"], "owner.")
     if len(text) > MOST_STATE:
         fields_of = "after, types, slices, parameters"
         bad.append(f"{fields_of}: they have too many letters, {len(text)} > {MOST_STATE}")

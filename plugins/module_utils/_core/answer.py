@@ -8,10 +8,12 @@ A worker may be compromised, and then chooses every byte of its answers. What ea
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from re import Pattern
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, get_type_hints
 
 from .plain_text import LINES, TEXT, shown
 
@@ -26,6 +28,7 @@ LAST_TIME = 2.2e11
 """A time in the year 8941: later ones cannot be written as dates."""
 
 _REQUIRED: Any = object()
+T = TypeVar("T")
 
 
 class AnswerError(ValueError):
@@ -217,3 +220,45 @@ class Words:
     def numbers_by_name(self, pattern: Pattern[str]) -> dict[str, int]:
         """Return the whole numbers of an object whose keys are names."""
         return {key: self.number(key) for key in self.keys_of(pattern)}
+
+
+# How a value is read: a method of Words, perhaps with more arguments.
+Read = Callable[[Words, str], Any]
+
+
+@functools.cache
+def _reads(kind: type) -> dict[str, tuple[Read, bool]]:
+    """Return how each field of a class is read, and whether it has no default."""
+    hints, found = get_type_hints(kind, include_extras=True), {}
+    for one in dataclasses.fields(kind):
+        how = getattr(hints[one.name], "__metadata__", None)
+        if how:
+            none = one.default is one.default_factory is dataclasses.MISSING
+            found[one.name] = (how[0], none)
+    return found
+
+
+def value_of(kind: type, words: Words, name: str) -> dict[str, Any]:
+    """Return a field by its name; nothing if it is missing and has a default."""
+    read, is_needed = _reads(kind)[name]
+    return {name: read(words, name)} if is_needed or words.value.get(name) is not None else {}
+
+
+def made(kind: type[T], words: Words, /, **known: Any) -> T:
+    """Return an object of a class whose fields are `Annotated[TYPE, Read]`, or known."""
+    for name in _reads(kind):
+        if name not in known:
+            known |= value_of(kind, words, name)
+    return kind(**known)
+
+
+def one(kind: type[T]) -> Callable[[Words, str], T]:
+    """Return how an object of a class is read."""
+    return lambda words, key: made(kind, words.object(key))
+
+
+def several(kind: type[T], most: int) -> Callable[[Words, str], tuple[T, ...]]:
+    """Return how a list of at most so many objects of a class is read; a missing one is empty."""
+    return lambda words, key: tuple(
+        made(kind, each) for each in words.objects(key, most, needed=False)
+    )

@@ -12,26 +12,40 @@ the whole answer: such a run has the state REFUSED, and its reason has the field
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 from .._schema.values import DEPLOY_KEY_NAME, ENTRY_NAME
-from .answer import LARGEST, LAST_TIME, MANY, AnswerError, Words, is_number, parsed
+from .answer import (
+    LARGEST,
+    LAST_TIME,
+    MANY,
+    AnswerError,
+    Read,
+    Words,
+    is_number,
+    made,
+    parsed,
+    value_of,
+)
 from .plain_text import LINES, TEXT, hides, shown, shown_lines
 from .run_times import KINDS, PARTS, counts_of, seconds_of
 
-_T = TypeVar("_T")
 LARGEST_LOSS = 1e30
 
 # Valid names of a run. The role training_run has the same rule.
 IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}|")
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+_MAYBE_USER = re.compile(USER.pattern + "|")
 WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}")
+_MAYBE_WORD = re.compile(WORD.pattern + "|")
 SERVICE = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 PUBLIC_KEY = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,8192}={0,2}( [^\x00-\x1f\x7f]*)?")
 ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}|")
@@ -113,11 +127,11 @@ LARGEST_RATE = 1e15
 class ChipUse:
     """How much of a worker's chips a run's program uses, by the runtime's monitoring port."""
 
-    count: int
-    duty_cycle: float | None = None
+    count: Annotated[int, partial(Words.number, least=1, most=MOST_CHIPS)]
+    duty_cycle: Annotated[float | None, partial(Words.within, most=100.0)] = None
     """The mean of the chips, in percent."""
-    memory_used: int | None = None
-    memory: int | None = None
+    memory_used: Annotated[int | None, Words.number] = None
+    memory: Annotated[int | None, Words.number] = None
     """Bytes of HBM of all chips together."""
 
 
@@ -125,64 +139,64 @@ class ChipUse:
 class RunStatus:
     """A run on a worker, as its agent describes it."""
 
-    run: str
-    user: str = ""
-    state: str = ""
+    run: Annotated[str, partial(Words.word, pattern=ENTRY_NAME)]
+    user: Annotated[str, partial(Words.word, pattern=_MAYBE_USER)] = ""
+    state: Annotated[str, partial(Words.word, pattern=_MAYBE_WORD)] = ""
     """The agent's word, or REFUSED."""
-    attempt: int = 0
-    run_id: str = ""
-    boot_id: str = ""
-    worker: int = 0
-    workers: int = 0
-    pid: int | None = None
-    step: int | None = None
-    step_at: float | None = None
-    first_step: int | None = None
+    attempt: Annotated[int, Words.number] = 0
+    run_id: Annotated[str, partial(Words.word, pattern=IDENTITY)] = ""
+    boot_id: Annotated[str, partial(Words.word, pattern=HASH)] = ""
+    worker: Annotated[int, Words.number] = 0
+    workers: Annotated[int, Words.number] = 0
+    pid: Annotated[int | None, Words.number] = None
+    step: Annotated[int | None, partial(Words.number, least=-LARGEST)] = None
+    step_at: Annotated[float | None, Words.real] = None
+    first_step: Annotated[int | None, partial(Words.number, least=-LARGEST)] = None
     """Where this attempt went on."""
-    first_step_at: float | None = None
-    loss: float | str | None = None
+    first_step_at: Annotated[float | None, Words.real] = None
+    loss: Annotated[float | str | None, _loss] = None
     """A number, or what JSON has none for: nan, inf, -inf."""
-    loss_trouble: Mapping[str, Any] | None = None
+    loss_trouble: Annotated[Mapping[str, Any] | None, _loss_trouble] = None
     """Since when the loss is no number or has exploded; `run_states.loss_said` reads it."""
-    tokens_per_second: float | None = None
+    tokens_per_second: Annotated[float | None, partial(Words.within, most=LARGEST_RATE)] = None
     """Of the whole run, as its program wrote it down."""
-    mfu: float | None = None
+    mfu: Annotated[float | None, partial(Words.within, most=1.0)] = None
     """The share of the chips' arithmetic that its model uses, from 0 to 1, as it wrote it down."""
-    chips: ChipUse | None = None
+    chips: Annotated[ChipUse | None, _chips] = None
     """None where no program reports on chips."""
-    checkpoints_on: str = ""
+    checkpoints_on: Annotated[str, partial(Words.text, most=20)] = ""
     """On what the checkpoints are: bucket, NFS share, data disk, own disk; empty if not known."""
-    declared: bool = True
+    declared: Annotated[bool, Words.flag] = True
     """Whether the worker has its definition: a run that is taken out of the fleet file has none."""
-    submitted: bool = False
+    submitted: Annotated[bool, Words.flag] = False
     """Whether it came out of the queue."""
-    saved_at: float | None = None
+    saved_at: Annotated[float | None, Words.real] = None
     """When the newest checkpoint was written; 0 if there is none, None if it cannot be seen."""
-    start: float | None = None
-    end: float | None = None
-    since: float | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    reason: str = ""
-    bad_chips: tuple[int, str] | None = None
+    start: Annotated[float | None, Words.real] = None
+    end: Annotated[float | None, Words.real] = None
+    since: Annotated[float | None, Words.real] = None
+    exit_code: Annotated[int | None, partial(Words.number, least=-LARGEST)] = None
+    signal: Annotated[int | None, Words.number] = None
+    reason: Annotated[str, Words.text] = ""
+    bad_chips: Annotated[tuple[int, str] | None, _bad_chips] = None
     """How many starts the chips of this worker have failed, and the error; None without any."""
-    stand_out: tuple[str, ...] = ()
+    stand_out: Annotated[tuple[str, ...], Words.texts] = ()
     """The workers that stand out from the others, and by what."""
-    stopped_by: str = ""
+    stopped_by: Annotated[str, partial(Words.text, most=100)] = ""
     """The person who keeps it stopped, with `tpu-fleet stop`; empty if it may run."""
-    problems: tuple[str, ...] = ()
+    problems: Annotated[tuple[str, ...], Words.texts] = ()
     behind: str = ""
     behind_user: str = ""
-    log_path: str = ""
+    log_path: Annotated[str, partial(Words.text, most=4096)] = ""
     ending: Ending = field(default_factory=Ending)
-    start_parts: Mapping[str, float] = field(default_factory=dict)
+    start_parts: Annotated[Mapping[str, float], _seconds(PARTS)] = field(default_factory=dict)
     """Seconds until the first step of this attempt, by `run_times.PARTS`; empty if not known."""
-    start_counts: Mapping[str, int] = field(default_factory=dict)
+    start_counts: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
     """Programs compiled until then, by `run_times.COUNTS`."""
-    inside: Mapping[str, float] = field(default_factory=dict)
+    inside: Annotated[Mapping[str, float], _seconds(KINDS)] = field(default_factory=dict)
     """Seconds of this attempt by `run_times.KINDS`; empty if not known."""
-    past: Past | None = None
-    archive: Archived | None = None
+    past: Annotated[Past | None, _past] = None
+    archive: Annotated[Archived | None, _archived] = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, without its past."""
@@ -200,86 +214,33 @@ def run_status(words: Words) -> RunStatus:
     """
     name = words.word("run", ENTRY_NAME)
     try:
-        return _whole_status(words)
+        queue = words.object("queue", {})
+        behind = {"behind": queue.text("behind"), "behind_user": queue.text("user")}
+        return made(RunStatus, words, **behind, ending=_ending(words))
     except AnswerError as error:
-        return RunStatus(
-            name,
-            user=_or("", lambda: words.word("user", USER, "")),
-            state=REFUSED,
-            attempt=_or(0, lambda: words.number("attempt", default=0)),
-            boot_id=_or("", lambda: words.word("boot_id", HASH, "")),
-            worker=_or(0, lambda: words.number("worker", default=0)),
-            workers=_or(0, lambda: words.number("workers", default=0)),
-            reason=error.says.replace("its answer", "its status", 1),
-            log_path=_or("", lambda: words.text("log_path", most=4096)),
-            past=_past(words),
-        )
+        known = {"state": REFUSED, "reason": error.says.replace("its answer", "its status", 1)}
+        for key in ("user", "attempt", "boot_id", "worker", "workers", "log_path", "past"):
+            with contextlib.suppress(AnswerError):
+                known |= value_of(RunStatus, words, key)
+        return RunStatus(name, **known)
 
 
-def _or(default: _T, read: Callable[[], _T]) -> _T:
-    """Return a value, or the default in the place of an invalid one."""
-    try:
-        return read()
-    except AnswerError:
-        return default
+def _seconds(names: Collection[str]) -> Read:
+    return lambda words, key: seconds_of(words.value[key], names)
 
 
-def _whole_status(words: Words) -> RunStatus:
-    queue = words.object("queue", {})
-    return RunStatus(
-        run=words.word("run", ENTRY_NAME),
-        user=words.word("user", USER, "") if words.value.get("user") else "",
-        state=words.word("state", WORD, "") if words.value.get("state") else "",
-        attempt=words.number("attempt", default=0),
-        run_id=words.word("run_id", IDENTITY, ""),
-        boot_id=words.word("boot_id", HASH, ""),
-        worker=words.number("worker", default=0),
-        workers=words.number("workers", default=0),
-        pid=words.number("pid", default=None),
-        step=words.number("step", -LARGEST, default=None),
-        step_at=words.real("step_at", None),
-        first_step=words.number("first_step", -LARGEST, default=None),
-        first_step_at=words.real("first_step_at", None),
-        loss=_loss(words),
-        loss_trouble=_loss_trouble(words.value.get("loss_trouble")),
-        tokens_per_second=words.within("tokens_per_second", LARGEST_RATE),
-        mfu=words.within("mfu", 1.0),
-        chips=_chips(words),
-        checkpoints_on=words.text("checkpoints_on", "", 20),
-        declared=words.flag("declared", True),
-        submitted=words.flag("submitted", False),
-        saved_at=words.real("saved_at", None),
-        start=words.real("start", None),
-        end=words.real("end", None),
-        since=words.real("since", None),
-        exit_code=words.number("exit_code", -LARGEST, default=None),
-        signal=words.number("signal", default=None),
-        reason=words.text("reason"),
-        bad_chips=_bad_chips(words.object("bad_chips", {})),
-        stand_out=words.texts("stand_out"),
-        stopped_by=words.text("stopped_by", "", 100),
-        problems=words.texts("problems"),
-        behind=queue.text("behind"),
-        behind_user=queue.text("user"),
-        log_path=words.text("log_path", most=4096),
-        ending=_ending(words),
-        start_parts=seconds_of(words.value.get("start_parts"), PARTS),
-        start_counts=counts_of(words.value.get("start_counts")),
-        inside=seconds_of(words.value.get("inside"), KINDS),
-        past=_past(words),
-        archive=_archived(words),
-    )
+def _counts(words: Words, key: str) -> Mapping[str, int]:
+    return counts_of(words.value[key])
 
 
-def _bad_chips(words: Words) -> tuple[int, str] | None:
-    if not words.value:
-        return None
-    return words.number("times", 1, 1000), words.text("said")
+def _bad_chips(words: Words, key: str) -> tuple[int, str] | None:
+    told = words.object(key)
+    return (told.number("times", 1, 1000), told.text("said")) if told.value else None
 
 
-def _archived(words: Words) -> Archived | None:
+def _archived(words: Words, key: str) -> Archived | None:
     """Read how far a run is archived; what its user can have spoilt is as if nothing were."""
-    told = words.value.get("archive")
+    told = words.value[key]
     if not isinstance(told, Mapping):
         return None
     life, at, file = told.get("life"), told.get("log_at"), told.get("log_file")
@@ -294,9 +255,9 @@ def _archived(words: Words) -> Archived | None:
     return Archived(life, at, place)
 
 
-def _past(words: Words) -> Past | None:
+def _past(words: Words, key: str) -> Past | None:
     """Read a run's past; what its user can have spoilt is left out."""
-    told = words.value.get("past")
+    told = words.value[key]
     if not isinstance(told, Mapping):
         return None
     events, curves, place = told.get("events"), told.get("curves"), told.get("place")
@@ -364,34 +325,28 @@ def _points(told: Any) -> tuple[tuple[float, int, float], ...]:
     )
 
 
-def _chips(words: Words) -> ChipUse | None:
+def _chips(words: Words, key: str) -> ChipUse:
     """Read the use of a worker's chips; whatever has the monitoring port chose the figures."""
-    if words.value.get("chips") is None:
-        return None
-    told = words.object("chips")
-    use = ChipUse(
-        told.number("count", 1, MOST_CHIPS),
-        told.within("duty_cycle", 100.0),
-        told.number("memory_used", default=None),
-        told.number("memory", default=None),
-    )
+    told = words.object(key)
+    use = made(ChipUse, told)
     if (use.memory_used or 0) > (use.memory or 0):
         told.refuse("memory_used", use.memory_used, f"at most the memory, {use.memory}")
     return use
 
 
-def _loss(words: Words) -> float | str | None:
+def _loss(words: Words, key: str) -> float | str:
     """Read a loss, which the run's user chose."""
-    loss = words.value.get("loss")
+    loss = words.value[key]
     if isinstance(loss, str):
-        return words.word("loss", _NO_NUMBER)
-    if loss is not None and not (is_number(loss) and abs(loss) < LARGEST_LOSS):
-        words.refuse("loss", loss, "a number")
-    return None if loss is None else float(loss)
+        return words.word(key, _NO_NUMBER)
+    if not (is_number(loss) and abs(loss) < LARGEST_LOSS):
+        words.refuse(key, loss, "a number")
+    return float(loss)
 
 
-def _loss_trouble(told: Any) -> Mapping[str, Any] | None:
+def _loss_trouble(words: Words, key: str) -> Mapping[str, Any] | None:
     """Read what is wrong with a loss; what the run's user can have spoilt is left out."""
+    told = words.value[key]
     if not isinstance(told, Mapping) or not LOSS_TROUBLE.fullmatch(str(told.get("what"))):
         return None
     if not _is_whole(told.get("step")) or not _is_time(told.get("at")):
@@ -438,16 +393,16 @@ def _runs(words: Words, key: str = "runs") -> list[RunStatus]:
 class Disk:
     """The fullest disk of a worker."""
 
-    point: str
-    percent: int
+    point: Annotated[str, Words.text]
+    percent: Annotated[int, partial(Words.number, most=100)]
 
 
 @dataclass(frozen=True)
 class Listing:
     """All runs of a worker, with the worker's clock and boot, and its fullest disk."""
 
-    now: float
-    boot_id: str
+    now: Annotated[float, Words.real]
+    boot_id: Annotated[str, partial(Words.word, pattern=HASH)]
     runs: tuple[RunStatus, ...]
     disk: Disk | None = None
 
@@ -455,17 +410,10 @@ class Listing:
 def listing(worker: str, answer: str | bytes) -> Listing:
     """Read what `on_worker/run_reader.py` lists."""
     words = Words(worker, parsed(worker, answer))
-    return Listing(
-        words.real("now"),
-        words.word("boot_id", HASH),
-        tuple(_runs(words)),
-        _disk(words.object("disk", {})),
+    disk = words.object("disk", {})
+    return made(
+        Listing, words, runs=tuple(_runs(words)), disk=made(Disk, disk) if disk.value else None
     )
-
-
-def _disk(words: Words) -> Disk | None:
-    """Read a disk, if there is one."""
-    return Disk(words.text("point"), words.number("percent", 0, 100)) if words.value else None
 
 
 USES = 1000
@@ -476,28 +424,27 @@ USES = 1000
 class Standing:
     """The state of a worker and its runs."""
 
-    now: float
-    boot_id: str
-    set_up: bool
-    applied: str
-    used: tuple[str, ...]
+    now: Annotated[float, partial(Words.real, default=0.0)]
+    boot_id: Annotated[str, partial(Words.word, pattern=HASH)]
+    set_up: Annotated[bool, Words.flag]
+    applied: Annotated[str, partial(Words.word, pattern=HASH)]
+    used: Annotated[tuple[str, ...], _used]
     runs: tuple[RunStatus, ...]
 
 
 def standing(worker: str, answer: str | bytes) -> Standing:
     """Read what `_host/standing.py` reports."""
     words = Words(worker, parsed(worker, answer))
-    return Standing(
-        now=words.real("now", 0.0),
-        boot_id=words.word("boot_id", HASH),
-        set_up=words.flag("set_up"),
-        applied=words.word("applied", HASH),
-        used=tuple(shown(one) for one in words.items("used", MANY)[:USES] if isinstance(one, str)),
-        runs=tuple(_runs(words)),
-    )
+    return made(Standing, words, runs=tuple(_runs(words)))
+
+
+def _used(words: Words, key: str) -> tuple[str, ...]:
+    return tuple(shown(one) for one in words.items(key, MANY)[:USES] if isinstance(one, str))
 
 
 # Logs
+
+_run_names = partial(Words.words, pattern=ENTRY_NAME, most=1000)
 
 
 @dataclass(frozen=True)
@@ -505,33 +452,21 @@ class Piece:
     """A piece from the log reader; missing fields are None."""
 
     bytes: int = 0
-    at: tuple[str, int, int] | None = None
-    run: RunStatus | None = None
-    none: tuple[str, ...] | None = None
-    end: str | None = None
-    error: str | None = None
-    remedy: str = ""
-    lost: str = ""
+    at: Annotated[tuple[str, int, int] | None, _at] = None
+    run: Annotated[RunStatus | None, _announced] = None
+    none: Annotated[tuple[str, ...] | None, _run_names] = None
+    end: Annotated[str | None, partial(Words.word, pattern=_MAYBE_WORD)] = None
+    error: Annotated[str | None, Words.text] = None
+    remedy: Annotated[str, Words.text] = ""
+    lost: Annotated[str, Words.text] = ""
 
 
 def piece(worker: str, line: bytes, most: int) -> Piece:
     """Read the header line of a piece of a log, of limited size."""
     words = Words(worker, parsed(worker, line))
-    at = words.value.get("at")
-    run = words.value.get("run")
-    return Piece(
-        bytes=words.number("bytes", 0, most, 0),
-        at=None if at is None else _place(words, at),
-        run=None if run is None else _announced(words.object("run")),
-        none=None if words.value.get("none") is None else words.words("none", ENTRY_NAME, 1000),
-        end=None if words.value.get("end") is None else words.word("end", _MAYBE_WORD),
-        error=None if words.value.get("error") is None else words.text("error"),
-        remedy=words.text("remedy"),
-        lost=words.text("lost"),
-    )
+    return made(Piece, words, bytes=words.number("bytes", 0, most, 0))
 
 
-_MAYBE_WORD = re.compile(WORD.pattern + "|")
 _IDENTITY = re.compile(r"[0-9.-]{0,64}")
 
 
@@ -542,9 +477,14 @@ def _place(words: Words, at: Any) -> tuple[str, int, int]:
     return told.word("file", _IDENTITY), told.number("offset"), told.number("sum")
 
 
-def _announced(words: Words) -> RunStatus:
+def _at(words: Words, key: str) -> tuple[str, int, int]:
+    return _place(words, words.value[key])
+
+
+def _announced(words: Words, key: str) -> RunStatus:
     """Read the status of a run whose log is requested, which may be missing."""
-    return run_status(words) if words.value.get("run") else RunStatus("")
+    told = words.object(key)
+    return run_status(told) if told.value.get("run") else RunStatus("")
 
 
 # Services
@@ -554,15 +494,15 @@ def _announced(words: Words) -> RunStatus:
 class Service:
     """A notebook, a board or another service of a worker."""
 
-    name: str
-    user: str
-    address: str
-    port: int
-    kind: str
-    description: str
-    url_path: str
-    enabled: bool
-    token_file: str
+    name: Annotated[str, partial(Words.word, pattern=SERVICE)]
+    user: Annotated[str, partial(Words.word, pattern=USER)]
+    address: Annotated[str, partial(Words.word, pattern=ADDRESS, default="")]
+    port: Annotated[int, partial(Words.number, least=1, most=65535)]
+    kind: Annotated[str, partial(Words.word, pattern=_MAYBE_WORD, default="")]
+    description: Annotated[str, Words.text]
+    url_path: Annotated[str, partial(Words.word, pattern=URL_PATH, default="/")]
+    enabled: Annotated[bool, partial(Words.flag, default=True)]
+    token_file: Annotated[str, partial(Words.word, pattern=FILE, default="")]
 
 
 def services_of(worker: str, answer: str | bytes) -> list[Service]:
@@ -572,21 +512,7 @@ def services_of(worker: str, answer: str | bytes) -> list[Service]:
 
 def services_in(words: Words) -> list[Service]:
     """Read a list of services."""
-    return [_service(one) for one in words.objects("services", 1000) if one.value.get("port")]
-
-
-def _service(words: Words) -> Service:
-    return Service(
-        name=words.word("name", SERVICE),
-        user=words.word("user", USER),
-        address=words.word("address", ADDRESS, ""),
-        port=words.number("port", 1, 65535),
-        kind=words.word("kind", WORD, "") if words.value.get("kind") else "",
-        description=words.text("description"),
-        url_path=words.word("url_path", URL_PATH, "/"),
-        enabled=words.flag("enabled", True),
-        token_file=words.word("token_file", FILE, ""),
-    )
+    return [made(Service, one) for one in words.objects("services", 1000) if one.value.get("port")]
 
 
 # What a run left
@@ -605,12 +531,12 @@ class Left:
 class LeftByRun:
     """What a run left on a worker, as `_host/run_left.py` reports it."""
 
-    runs: tuple[str, ...]
-    user: str
+    runs: Annotated[tuple[str, ...], partial(Words.words, pattern=ENTRY_NAME)]
+    user: Annotated[str, partial(Words.word, pattern=USER)]
     """The user that may read it."""
-    rsync: bool
+    rsync: Annotated[bool, Words.flag]
     left: tuple[Left, ...]
-    missing: tuple[str, ...]
+    missing: Annotated[tuple[str, ...], Words.texts]
 
 
 FOLDERS = ("", "results/")
@@ -634,13 +560,7 @@ def left_by_run(worker: str, answer: str | bytes) -> LeftByRun:
         if not inside(path) and not (rsync and path == "."):
             raise AnswerError(worker, name, path, "a path inside of a folder")
         found.append(Left(to, base, path))
-    return LeftByRun(
-        words.words("runs", ENTRY_NAME),
-        words.word("user", USER),
-        rsync,
-        tuple(found),
-        words.texts("missing"),
-    )
+    return made(LeftByRun, words, left=tuple(found))
 
 
 def inside(path: str) -> bool:

@@ -41,24 +41,46 @@ class Service:
     role: str
     description: str
     user: str
+    # No shell reads it, and it is no place for secrets.
     command: Sequence[str]
+    # Programs with their arguments that must succeed before each start.
     before_start: Sequence[Sequence[str]] = ()
+    # `~` is the home of the user.
     workdir: str = "~"
+    # All users may see these, and the variables in the files only the user.
     environment: Mapping[str, str] = field(default_factory=dict)
     environment_files: Sequence[str] = ()
     # Sets of secrets with entries in Google Secret Manager.
     fetched: Sequence[str] = ()
+    # As systemd writes it.
     memory_max: str = ""
+    # Whether it may never gain rights that its user has not.
     hardening: bool = True
     stop_seconds: int = 30
     address: str = "127.0.0.1"
+    # 0: it listens on none.
     port: int = 0
+    # Whether it is an error when it listens on any other address.
     loopback_only: bool = True
-    # Whether systemd listens on the port, and the program on a socket in its own folder.
+    # Whether systemd listens on the port, and the program on a socket in its own folder. If another
+    # process has the port, that is an error, and a generated token is replaced.
     proxied: bool = False
     venv: str = ""
     restart_on_upgrade: bool = False
     enabled: bool = True
+    # How many times it may end while it is waited for.
+    patience: int = 3
+    # Folders to make where they are missing: as the user, and by root for the user alone.
+    folders: Sequence[str] = ()
+    private_folders: Sequence[str] = ()
+    # Each has a name below NAME.d and its content; and if_found, without a match of which it is not
+    # written.
+    files: Sequence[Mapping[str, str]] = ()
+    # Each is a path, or a pattern, that must be there before the start, with a remedy.
+    needs: Sequence[Mapping[str, str]] = ()
+    # Whether a token is kept in NAME.token, for the user alone; a missing one is created.
+    keep_token: bool = False
+    # What all users may know of it, besides.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property

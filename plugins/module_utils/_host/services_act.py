@@ -66,7 +66,7 @@ def write_token(entry: Entry, user: pwd.struct_passwd) -> None:
     path = entry.token_file
     if token_is_as_wanted(entry):
         return
-    if not entry.params["keep_token"]:
+    if not entry.service.keep_token:
         path.unlink()
         return
     token = entry.token or kept_token(path) or secrets.token_urlsafe(32)
@@ -101,12 +101,12 @@ def prepare(entry: Entry) -> None:
         raise Failed(
             f"{service.user} is not a user of this host. Declare it in fleet_users, for this slice"
         ) from error
-    for need in entry.params["needs"] if service.enabled else ():
+    for need in service.needs if service.enabled else ():
         if not there(service.user, need["path"]):
             raise Failed(f"there is no {need['path']}. {need['remedy']}")
-    for folder in entry.params["private_folders"]:
+    for folder in service.private_folders:
         make_private(user, folder)
-    for folder in entry.params["folders"]:
+    for folder in service.folders:
         make_folder(service.user, folder)
     write_token(entry, user)
 
@@ -215,7 +215,7 @@ def take_ports(entries: list[Entry]) -> None:
 
 def replace_token(entry: Entry) -> None:
     """Replace a generated token by another one, and have the service read it."""
-    if entry.params["keep_token"] and not entry.token:
+    if entry.service.keep_token and not entry.token:
         entry.token_file.unlink(missing_ok=True)
         write_token(entry, pwd.getpwnam(entry.service.user))
         if entry.todo != "start":

@@ -42,14 +42,6 @@ from .work import Failed, difference, units_shown
 
 # The largest token file that is read.
 MOST_OF_TOKEN = 1 << 20
-NOT_OF_A_SERVICE = (
-    "patience",
-    "folders",
-    "private_folders",
-    "files",
-    "needs",
-    "keep_token",
-)
 
 
 @dataclass
@@ -57,7 +49,6 @@ class Entry:
     """One service with all files that are written for it."""
 
     service: Service
-    params: dict[str, Any]
     # The given token; empty if one must be generated here.
     token: str = ""
     files: dict[str, str] = field(default_factory=dict)
@@ -117,13 +108,12 @@ def there(user: str, pattern: str) -> bool:
 
 def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry:
     """Return a service and its files for the arguments of a module."""
-    own = {key: value for key, value in params.items() if key not in NOT_OF_A_SERVICE}
-    sets = [name for name in map(set_of, params["environment_files"]) if name]
+    sets = [name for name in map(set_of, params.get("environment_files", ())) if name]
     fetched = [name for name in sets if names_google_secrets(name)]
-    entry = Entry(Service(role=role, fetched=fetched, **own), params)
+    entry = Entry(Service(role=role, fetched=fetched, **params))
     entry.token = str(tokens.get(entry.service.name, ""))
-    for file in params["files"]:
-        if not file["if_found"] or there(entry.service.user, file["if_found"]):
+    for file in entry.service.files:
+        if "if_found" not in file or there(entry.service.user, file["if_found"]):
             entry.files[str(entry.folder / file["name"])] = file["content"]
     entry.files[f"{UNIT_DIR}/{entry.service.unit}"] = unit_text(entry.service)
     if entry.service.fetched:
@@ -132,7 +122,7 @@ def entry_of(role: str, params: dict[str, Any], tokens: dict[str, Any]) -> Entry
         ipv6 = Path("/proc/net/if_inet6").exists()
         entry.files[f"{UNIT_DIR}/{entry.service.port_unit}"] = port_text(entry.service, ipv6)
         entry.files[f"{UNIT_DIR}/{entry.service.proxy_unit}"] = proxy_text(entry.service)
-    where = str(entry.token_file) if entry.params["keep_token"] else ""
+    where = str(entry.token_file) if entry.service.keep_token else ""
     entry.files[f"{SERVICES_DIR}/{entry.service.name}.json"] = as_json(record(entry.service, where))
     return entry
 
@@ -178,8 +168,8 @@ def look(entry: Entry, known: dict[str, dict[str, str]]) -> None:
     facts = known.get(entry.service.unit, {})
     port = f"{UNIT_DIR}/{entry.service.port_unit}"
     described = [f"{SECRETS_DIR}/{name}.json" for name in entry.service.fetched]
-    secret = {p: changed_at(p) for p in [*entry.params["environment_files"], *described]}
-    if entry.params["keep_token"]:
+    secret = {p: changed_at(p) for p in [*entry.service.environment_files, *described]}
+    if entry.service.keep_token:
         path = str(entry.token_file)
         secret[path] = changed_at(path) if token_is_as_wanted(entry) else 0
     program = {
@@ -257,7 +247,7 @@ def kept_token(path: Path) -> str:
 def token_is_as_wanted(entry: Entry) -> bool:
     """Return whether the token exists, belongs to the user, and is the given one, if any."""
     path, given = entry.token_file, entry.token
-    if not entry.params["keep_token"]:
+    if not entry.service.keep_token:
         return not path.exists()
     try:
         status = path.stat()
@@ -286,8 +276,8 @@ def problem_of(entry: Entry, facts: dict[str, str], restarts: int) -> str:
     """Return why a service is not up; empty if it is. Raise Failed if it never will be."""
     service = entry.service
     state = facts.get("ActiveState", "unknown")
-    if int(facts.get("NRestarts") or 0) - restarts >= entry.params["patience"]:
-        raise Failed(f"it ended {entry.params['patience']} times")
+    if int(facts.get("NRestarts") or 0) - restarts >= entry.service.patience:
+        raise Failed(f"it ended {entry.service.patience} times")
     if state != "active":
         return f"it is {state}"
     if not service.port:

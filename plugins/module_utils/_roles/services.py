@@ -73,7 +73,8 @@ def of_entry(entry: Entry, venv: str) -> dict[str, Any]:
     return {
         "user": entry["user"],
         "memory_max": entry["memory_max"] or "",
-        **{key: entry[key] for key in ("hardening", "enabled", "port")},
+        **{key: entry[key] for key in ("hardening", "enabled")},
+        "port": int(entry["port"]),
         "venv": venv,
         "environment_files": [secret_file(name) for name in entry["secrets"]],
     }

@@ -77,9 +77,7 @@ def _service(variables: Variables, venv: str) -> dict[str, Any]:
         "memory_max": variables["ray_cluster_memory_max"] or "",
         "hardening": True,
         "address": "127.0.0.1" if head else variables["ray_cluster_address"],
-        "port": variables["ray_cluster_dashboard_port"]
-        if head
-        else int(variables["ray_cluster_node_ports"]),
+        "port": int(variables[f"ray_cluster_{'dashboard_port' if head else 'node_ports'}"]),
         "loopback_only": head,
         "venv": venv,
         "restart_on_upgrade": True,

@@ -336,7 +336,7 @@ def test_a_token_that_its_user_made_huge_is_written_again(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Named:
-        params: dict[str, Any] = {"keep_token": True}  # noqa: RUF012
+        keep_token = True
         token = given
         token_file = huge(tmp_path / "x.token")
 

@@ -29,10 +29,10 @@ def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 def entry(port_todo: str, todo: str = "", token: str = "", keep_token: bool = True) -> Entry:
     user = pwd.getpwuid(os.getuid()).pw_name
-    service = Service("notebook-a", "r", "d", user, ["/bin/true"], port=8888, proxied=True)
+    about: dict[str, Any] = {"port": 8888, "proxied": True, "keep_token": keep_token}
+    service = Service("notebook-a", "r", "d", user, ["/bin/true"], **about)
     seen = Seen(active="active", enabled=True, now_with={"port": "1"})
-    params: dict[str, Any] = {"keep_token": keep_token}
-    return Entry(service, params, token=token, seen=seen, todo=todo, port_todo=port_todo)
+    return Entry(service, token=token, seen=seen, todo=todo, port_todo=port_todo)
 
 
 @pytest.mark.parametrize(

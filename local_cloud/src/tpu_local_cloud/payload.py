@@ -37,17 +37,6 @@ def read(body: bytes) -> Any:
     return value
 
 
-def healed(value: Any) -> Any:
-    """Return a value in which the replacement character stands for each half of a pair."""
-    if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [healed(item) for item in value]
-    if isinstance(value, dict):
-        return {healed(key): healed(item) for key, item in value.items()}
-    return value
-
-
 def _texts(value: Any) -> Iterator[str]:
     """Iterate over all strings of a value, also its keys."""
     if isinstance(value, str):

@@ -56,10 +56,3 @@ def test_what_is_nested_deeper_is_refused(body: bytes, where: str) -> None:
         payload.read(body)
     text = f"Invalid JSON payload received. Message too deep. Max recursion depth reached {where}"
     assert refused.value.message == text
-
-
-def test_healing() -> None:
-    broken = {"a\ud800": ["\udce9", {"b": "x\U0001f600", "n": 1, "none": None}]}
-    assert payload.healed(broken) == {
-        "a\ufffd": ["\ufffd", {"b": "x\U0001f600", "n": 1, "none": None}]
-    }

@@ -194,15 +194,11 @@ def take_ports(entries: list[Entry]) -> None:
         service = entry.service
         if not entry.port_todo:
             continue
-        # An earlier version of the service listened on the port itself.
-        ends = [service.port_unit, service.proxy_unit]
-        if entry.todo in ("stop", "restart"):
-            ends.append(service.unit)
         if entry.port_todo == "stop":
             systemctl("disable", "--quiet", service.port_unit)
-            systemctl("stop", *ends)
+        systemctl("stop", service.port_unit, service.proxy_unit)
+        if entry.port_todo == "stop":
             continue
-        systemctl("stop", *ends)
         systemctl("enable", "--quiet", service.port_unit)
         try:
             systemctl("start", service.port_unit)

@@ -20,7 +20,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import
     build as _venv_build,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import look as _venv_look
-from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import plan as _venvs
 from ansible_collections.tpu.fleet.plugins.modules import python_env
 from ansible_collections.tpu.fleet.plugins.plugin_utils._roles.settings import settings_of
 from package_index import Index, serve
@@ -608,31 +607,6 @@ def test_a_lock_without_hashes_says_versions_only(run: Run) -> None:
     assert result["venvs"]["a"]["packages"]["base"] == "1.0"
     kept = (_venv_build.RECORDS / "a.lock").read_text()
     assert "base==1.0 --hash=sha256:" in kept
-
-
-def test_an_environment_from_before_0_1_0_is_taken_over(
-    run: Run, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = run({"name": "a", "packages": ["tool"]})
-    # As versions before 0.1.0 recorded it: no owner in the wish, no hashes, no folder of builds.
-    record = _venv_build.RECORDS / "a.json"
-    lock = "base==1.1\npip==99.0\ntool==2.0\n"
-    old = json.loads(record.read_text())
-    asked = _venvs.VenvSpec("a", old["path"], PYTHON, packages=("tool",))
-    old["wish"] = _venvs.wish_of_all(asked, "cpu", torch_index=False)
-    old["hash"] = _venvs.digest(old["wish"], lock)
-    record.write_text(json.dumps(old))
-    record.with_suffix(".lock").write_text(lock)
-    shutil.rmtree(_venv_build.RECORDS / "builds")
-    (build_of(built, "a") / ".tpu-fleet.json").write_text("{}")
-    index.add("base", "1.2")
-    index.asked.clear()
-    taken = run({"name": "a", "packages": ["tool"]})
-    assert (taken["rc"], taken["changed"]) == (0, True), taken
-    assert build_of(taken, "a") == build_of(built, "a")
-    assert build_of(taken, "a").exists()
-    assert run({"name": "a", "packages": ["tool"]})["changed"] is False
-    assert index.asked == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Machines that an earlier version set up are taken over, and their runs go on undisturbed.
+"""Machines that the first release set up are taken over, and their runs go on undisturbed.
 
 Needs the repository's history. `.venv/bin/pytest tests/machines/stories/test_take_over.py`
 """
@@ -21,8 +21,7 @@ from fleet import NOTHING, ROOT, Fleet, changes, wait_until
 # In CI tests/unit has the files of earlier versions that are read.
 pytestmark = pytest.mark.night
 
-# The last version before the rooms of plugins/module_utils and src/tpu_fleet.
-EARLIER = "2f550e1"
+FIRST_RELEASE = "fc0d642b"
 HOST = "elder"
 FLEET: dict[str, Any] = {
     **NOTHING,
@@ -69,10 +68,10 @@ def as_it_was(fleet: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the earlier version."""
+    """Return the folder of the first release."""
     folder = tmp_path_factory.mktemp("earlier")
     archive = subprocess.run(
-        ["git", "archive", EARLIER], cwd=ROOT, stdout=subprocess.PIPE, check=True
+        ["git", "archive", FIRST_RELEASE], cwd=ROOT, stdout=subprocess.PIPE, check=True
     ).stdout
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
     return folder

@@ -11,7 +11,6 @@ import platform
 import pwd
 import re
 import shutil
-import stat
 import tempfile
 import threading
 import time
@@ -70,8 +69,6 @@ T = TypeVar("T")
 RECORDS = Path(STATE_DIR) / "venvs"
 # This user builds and owns root's environments, so no package's code runs as root.
 BUILDER = "tpu-fleet-build"
-# The mark of a build by versions before 0.1.0. Its owner can write it, so it proves nothing.
-OLD_STAMP = ".tpu-fleet.json"
 # Marks a folder while it is built, so that interrupted builds are recognised.
 BUILDING = ".tpu-fleet-building"
 # Time limits: for a call of uv or of an environment's Python, and to remove its files.
@@ -282,13 +279,8 @@ class Tools:
                 strange = foreign(str(parent))
                 if strange is not None:
                     raise Failed(f"cache_dir = {str(parent)!r}: others can change {strange}.")
-                folder.mkdir(mode=0o755)
-                if user.pw_uid == 0:
-                    _move_cache(parent, folder)
+                folder.mkdir(mode=0o700)
                 os.chown(folder, user.pw_uid, user.pw_gid, follow_symlinks=False)
-            if folder.lstat().st_mode & 0o077:
-                folder.chmod(0o700)
-                acting(user, lambda: _without_locks(folder), TREE_SECONDS)
         return str(folder)
 
     def _temporary(self, user: pwd.struct_passwd) -> str:
@@ -694,23 +686,6 @@ class Builder:
         self.index.patiently(lambda: install(self.index, *told))
 
 
-def _move_cache(parent: Path, folder: Path) -> None:
-    """Move root's cache from where earlier versions had it."""
-    for entry in parent.iterdir():
-        if re.fullmatch(r"[a-z-]+-v\d+|\.lock|\.gitignore|CACHEDIR\.TAG", entry.name):
-            entry.rename(folder / entry.name)
-
-
-def _without_locks(folder: Path) -> None:
-    """Remove uv's lock files, which users may have opened while they could."""
-    for base, _folders, names in os.walk(folder):
-        for path in (Path(base, name) for name in names if name.endswith(".lock")):
-            seen = path.lstat()
-            # A package's own files have content.
-            if stat.S_ISREG(seen.st_mode) and seen.st_size == 0:
-                path.unlink()
-
-
 def _lock_of_root(folder: Path) -> None:
     """Have only root open the lock of a folder of Pythons, into which all users look."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -882,12 +857,12 @@ def discard(site: Site, build: Path) -> None:
 
 
 def _left_over(path: Path, known: Collection[str]) -> list[str]:
-    """As the keeper: return interrupted builds, and those without a record."""
+    """As the keeper: return interrupted builds."""
     name = re.compile(rf"\.{re.escape(path.name)}-[0-9a-f]{{12}}(-\d+)?")
     return sorted(
         str(folder)
         for folder in path.parent.glob(f".{path.name}-*")
         if name.fullmatch(folder.name)
         and str(folder) not in known
-        and ((folder / BUILDING).exists() or (folder / OLD_STAMP).exists())
+        and (folder / BUILDING).exists()
     )

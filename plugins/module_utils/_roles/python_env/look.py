@@ -20,7 +20,7 @@ from ..._host.work import Failed
 from ..here import on_slice
 from . import build as venv_build
 from .build import Site, acting, builds_of, included, site_of, target_of
-from .plan import PROJECT_FILES, Editable, VenvSpec, digest, problems, wish, wish_of_all
+from .plan import PROJECT_FILES, Editable, VenvSpec, problems, wish
 
 TREES = Path(STATE_DIR) / "code"
 MOST_DEPTH = 9
@@ -296,21 +296,5 @@ class Reader:
                 "The code from which it is made has changed since the last apply. Apply again: "
                 "tpu-fleet apply --only venvs."
             )
-        venv.builds = builds_of(spec.path) or self.taken_over(venv)
+        venv.builds = builds_of(spec.path)
         return venv
-
-    def taken_over(self, venv: Venv) -> list[dict[str, Any]]:
-        """Return the build that versions before 0.1.0 recorded, without owner and hashes.
-
-        Only records in root's folder count. The lock of such a build gives the versions for the
-        next build; it is never installed from.
-        """
-        has_torch = bool(self.params["torch_index_url"])
-        asked = wish_of_all(venv.spec, self.accelerator, torch_index=has_torch)
-        lock = read_text(venv.record.with_suffix(".lock")) or ""
-        known = {"wish": asked, "hash": digest(asked, lock), "owner": venv.spec.owner}
-        known["path"] = venv.spec.path
-        if venv.site is None or any(venv.before.get(key) != known[key] for key in known):
-            return []
-        new = {"wish": venv.wish, "hash": digest(venv.wish, lock), "lock": lock}
-        return [{**venv.before, **new}]

@@ -126,13 +126,7 @@ def _hash(content: Any) -> str:
 
 def wish(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
     """Return a hash of the declaration, equal on every host for the same owner."""
-    asked = wish_of_all(spec, accelerator, torch_index=torch_index)
-    return _hash({"owner": spec.owner, "asked": asked})
-
-
-def wish_of_all(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -> str:
-    """Return the hash of the declaration without its owner, as versions before 0.1.0 did."""
-    return _hash(
+    asked = _hash(
         {
             "recipe": RECIPE,
             "python": spec.python,
@@ -145,6 +139,7 @@ def wish_of_all(spec: VenvSpec, accelerator: str, *, torch_index: bool = True) -
             "torch_index": torch_index and bool(torch_names(spec, accelerator)),
         }
     )
+    return _hash({"owner": spec.owner, "asked": asked})
 
 
 def lock_lines(text: str) -> list[str]:

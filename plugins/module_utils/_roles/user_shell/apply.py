@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -202,7 +201,7 @@ class Shells:
         dry = self.dry
         kept = Path(self.records, f"{person.user}.json")
         text = read_text(kept)
-        before = None if text is None else checked_record(json.loads(text))
+        before = checked_record(json.loads(text or "{}"))
 
         def work() -> dict[str, Any]:
             home = account.pw_dir
@@ -230,9 +229,6 @@ class Shells:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if before != as_json(record):
             write_atomically(path, as_json(record), mode=0o600)
-        if before is None:
-            with contextlib.suppress(UserError):
-                as_user(account, lambda: Dotfiles(account.pw_dir, Wish(), False).forget_earlier())
 
     def _wish(self, person: Person) -> Wish | None:
         dotfiles = person.dotfiles

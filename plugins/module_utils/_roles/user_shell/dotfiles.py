@@ -9,20 +9,18 @@ are never overwritten.
 from __future__ import annotations
 
 import base64
-import contextlib
 import filecmp
 import io
-import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ..._host.as_user import UserError, read_plain
+from ..._host.as_user import UserError
 from ..._host.unpack import Unfit, link_target, unpack
 from ..._schema.values import COMMIT
 
@@ -79,14 +77,10 @@ class Outcome:
 class Dotfiles:
     """The dotfiles of the user whose rights this process has."""
 
-    def __init__(
-        self, home: str, wish: Wish, dry: bool, record: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, home: str, wish: Wish, dry: bool, record: Mapping[str, Any]) -> None:
         self.home = Path(home)
         self.keep = self.home / KEEP
         self.place = self.keep / "dotfiles"
-        # The place of the record in earlier versions.
-        self.earlier = self.keep / "dotfiles.json"
         self.record = record
         self.wish = wish
         self.dry = dry
@@ -96,7 +90,7 @@ class Dotfiles:
 
     def apply(self) -> dict[str, Any]:
         """Get the files, then link them or run the install command."""
-        record = self._earlier_record() if self.record is None else self.record
+        record = self.record
         source = self._from_git() if self.wish.repo else self._from_folder()
         self.done.version = source
         installed = {"version": source, "install": self.wish.install}
@@ -115,17 +109,6 @@ class Dotfiles:
             **({"installed": installed} if self.wish.install else {}),
         }
         return self.done.as_dict()
-
-    def _earlier_record(self) -> dict[str, Any]:
-        try:
-            return checked_record(json.loads(read_plain(str(self.earlier)) or b"{}"))
-        except (ValueError, RecursionError, UserError):
-            return {}
-
-    def forget_earlier(self) -> None:
-        """Remove the record of earlier versions."""
-        with contextlib.suppress(OSError):
-            self.earlier.unlink()
 
     def _did(self, what: str) -> bool:
         """Record a change; return whether to make it."""

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from ... import payload
-
 Row = tuple[str, str, str]
 
 
@@ -26,8 +24,7 @@ class Store:
         """Return all documents of a kind, in the order of their keys."""
         with self._lock:
             bodies = self._rows.select(kind)
-        # A cloud of an earlier version may have stored what cannot be shown.
-        return [payload.healed(json.loads(body)) for body in bodies]
+        return [json.loads(body) for body in bodies]
 
     def save(self, kind: str, key: str, document: dict[str, Any]) -> None:
         """Write one document."""

@@ -155,7 +155,7 @@ class CompileCache:
     @property
     def _peer(self) -> list[Any] | None:
         config = self._config
-        if config.leader or not config.port:
+        if config.leader:
             return None
         return [config.hosts[0], config.port, config.hosts[config.worker]]
 
@@ -201,7 +201,7 @@ class CompileCache:
 
     def _serve(self, now: float, key: str, folder: Path) -> None:
         config = self._config
-        if not config.leader or config.workers < 2 or not config.port or not key:
+        if not config.leader or config.workers < 2 or not key:
             return
         served, begun = self._served
         alive = self._server is not None and self._server.poll() is None

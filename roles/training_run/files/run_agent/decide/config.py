@@ -80,6 +80,7 @@ class Config:
     hosts: list[str]
     worker: int
     peer_port: int  # on which worker 0 leads
+    port: int  # below the coordinator's: worker 0 hands entries of the compilation cache out
     coordinator_port: int
     checkpoint_dir: str
     retries: int
@@ -115,7 +116,6 @@ class Config:
     fence: str = ""
     mtls: bool = False  # whether JAX's processes show each other certificates
     attempt_folders: bool = False  # whether each attempt writes to a folder of its own
-    port: int = 0  # below the coordinator's: worker 0 hands entries of the compilation cache out
     compile_cache_bytes: int = 0
     datasets: list[dict[str, str]] = field(default_factory=list)  # name, path and id of each
     position: int = 0
@@ -200,9 +200,6 @@ def parse(public: dict[str, Any], env: dict[str, str], sets: str = "", key: str 
     """Turn the two files' contents into a Config."""
     made: dict[str, Any] = {
         "definition": definition_of(public, env, sets),
-        # A definition of an earlier version has the one port.
-        "peer_port": int(public.get("peer_port") or public["port"]),
-        "port": int(public["port"]) if public.get("peer_port") else 0,
         "paths": _paths(public["run"], public.get("paths", {})),
         "timing": Timing(**public["timing"]),
         "log_bytes": int(public["log"]["bytes"]),

@@ -14,7 +14,6 @@ from ansible_collections.tpu.fleet.plugins.module_utils._host.services_look impo
 from ansible_collections.tpu.fleet.plugins.module_utils._host.work import Failed
 
 PORT, PROXY = "tpu-fleet-port-notebook-a.socket", "tpu-fleet-port-notebook-a.service"
-UNIT = "tpu-fleet-notebook-a.service"
 
 
 @pytest.fixture
@@ -40,15 +39,7 @@ def entry(port_todo: str, todo: str = "", token: str = "", keep_token: bool = Tr
     [
         (entry(""), []),
         (entry("start"), [f"stop {PORT} {PROXY}", f"enable --quiet {PORT}", f"start {PORT}"]),
-        # An earlier version of the service listens on the port itself until it is stopped.
-        (
-            entry("start", todo="restart"),
-            [f"stop {PORT} {PROXY} {UNIT}", f"enable --quiet {PORT}", f"start {PORT}"],
-        ),
-        (
-            entry("stop", todo="stop"),
-            [f"disable --quiet {PORT}", f"stop {PORT} {PROXY} {UNIT}"],
-        ),
+        (entry("stop"), [f"disable --quiet {PORT}", f"stop {PORT} {PROXY}"]),
     ],
 )
 def test_the_port_is_taken_before_the_service_starts(

@@ -35,17 +35,11 @@ options:
     suboptions:
       name: {description: Name of the unit., type: str, required: true}
       enabled: {description: Whether it is on., type: bool, required: true}
-  read_units:
-    description: 'Units of others, whose files systemd has to have read as they are now.'
-    type: list
-    elements: str
-    default: []
   manager_file:
     description: >-
       File with C(DefaultLimit...) of systemd, which it reads only when it is re-executed.
     type: path
   journal_file: {description: Configuration file of the journal., type: path}
-  remove_ipc: {description: What logind must have read as C(RemoveIPC)., type: bool}
 extends_documentation_fragment:
   - tpu.fleet.internal
   - tpu.fleet.attributes
@@ -87,10 +81,8 @@ def main() -> None:
                     "enabled": {"type": "bool", "required": True},
                 },
             },
-            "read_units": {"type": "list", "elements": "str", "default": []},
             "manager_file": {"type": "path"},
             "journal_file": {"type": "path"},
-            "remove_ipc": {"type": "bool"},
         },
         supports_check_mode=True,
     )

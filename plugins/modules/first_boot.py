@@ -11,39 +11,21 @@ description:
   - Waits until the units that run once at boot have ended and no process holds a lock of the
     package manager.
 options:
-  timeout: {description: Seconds to wait at most., type: int, default: 600}
+  timeout: {description: Seconds to wait at most., type: int, required: true}
   units:
     description: Units to wait for. A unit that the host does not have is no reason to wait.
     type: list
     elements: str
-    default:
-      - cloud-final.service
-      - google-startup-scripts.service
-      - apt-daily.service
-      - apt-daily-upgrade.service
-  lock_files:
-    description: Files that are locked while packages are being installed.
-    type: list
-    elements: path
-    default:
-      - /var/lib/dpkg/lock-frontend
-      - /var/lib/dpkg/lock
-      - /var/lib/apt/lists/lock
-      - /var/cache/apt/archives/lock
+    required: true
   packages:
     description: 'Packages to look for, so that the caller knows whether any have to be installed.'
     type: list
     elements: str
-    default: []
+    required: true
   min_free_mb:
     description: Megabytes that must be free where set-up writes. V(0) looks at nothing.
     type: int
-    default: 0
-  min_free_paths:
-    description: Paths to which the roles write.
-    type: list
-    elements: path
-    default: [/, /var/lib, /var/cache/apt/archives, /opt]
+    required: true
 extends_documentation_fragment:
   - tpu.fleet.internal
   - tpu.fleet.attributes.info
@@ -53,6 +35,9 @@ EXAMPLES = r"""
 - name: Wait until the machine has set itself up
   tpu.fleet.first_boot:
     timeout: 900
+    units: [cloud-final.service]
+    packages: [tmux]
+    min_free_mb: 2048
   register: first_boot
 """
 
@@ -78,40 +63,25 @@ PAUSE = 0.5
 LONG_PAUSE = 10.0
 # Seconds in which systemd sees that a unit's process has ended.
 SETTLES = 0.05
+# Locked while packages are being installed.
+LOCKS = (
+    "/var/lib/dpkg/lock-frontend",
+    "/var/lib/dpkg/lock",
+    "/var/lib/apt/lists/lock",
+    "/var/cache/apt/archives/lock",
+)
+# Paths to which the roles write.
+WRITTEN = ("/", "/var/lib", "/var/cache/apt/archives", "/opt")
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "timeout": {"type": "int", "default": 600},
-            "units": {
-                "type": "list",
-                "elements": "str",
-                "default": [
-                    "cloud-final.service",
-                    "google-startup-scripts.service",
-                    "apt-daily.service",
-                    "apt-daily-upgrade.service",
-                ],
-            },
-            "lock_files": {
-                "type": "list",
-                "elements": "path",
-                "default": [
-                    "/var/lib/dpkg/lock-frontend",
-                    "/var/lib/dpkg/lock",
-                    "/var/lib/apt/lists/lock",
-                    "/var/cache/apt/archives/lock",
-                ],
-            },
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "min_free_mb": {"type": "int", "default": 0},
-            "min_free_paths": {
-                "type": "list",
-                "elements": "path",
-                "default": ["/", "/var/lib", "/var/cache/apt/archives", "/opt"],
-            },
+            "timeout": {"type": "int", "required": True},
+            "units": {"type": "list", "elements": "str", "required": True},
+            "packages": {"type": "list", "elements": "str", "required": True},
+            "min_free_mb": {"type": "int", "required": True},
         },
         supports_check_mode=True,
     )
@@ -119,10 +89,8 @@ def main() -> None:
     show = ["systemctl", "show", properties, *module.params["units"]]
 
     def obstacles() -> list[tuple[str, int]]:
-        found = []
-        if module.params["units"]:
-            found += units_at_work(module.run_command(show)[1])
-        for path in module.params["lock_files"]:
+        found = units_at_work(module.run_command(show)[1])
+        for path in LOCKS:
             pid = locker(path)
             if pid is not None:
                 found.append((f"{path} is locked ({describe(pid)})", pid))
@@ -152,7 +120,7 @@ def main() -> None:
 
     code, out, _err = module.run_command(["systemd-detect-virt", "--container"])
     container = out.strip() if code == 0 else ""
-    full = too_full(free_space(module.params["min_free_paths"]), module.params["min_free_mb"])
+    full = too_full(free_space(WRITTEN), module.params["min_free_mb"])
     if full:
         module.fail_json(msg=full, waited=round(waited, 1))
     layout = "--showformat=${Package} ${Version} ${db:Status-Abbrev}\\n"

@@ -24,7 +24,6 @@ options:
     description: Whether to stamp the marker file C(ready) with the id of this boot.
     type: bool
     default: false
-  state_dir: {description: Folder of the state., type: path, default: /var/lib/tpu-fleet}
 extends_documentation_fragment:
   - tpu.fleet.internal
   - tpu.fleet.attributes
@@ -44,7 +43,14 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.state import as_json, boot_id, read_text, record, write_atomically
+from ..module_utils._host.state import (
+    STATE_DIR,
+    as_json,
+    boot_id,
+    read_text,
+    record,
+    write_atomically,
+)
 
 
 def main() -> None:
@@ -56,7 +62,6 @@ def main() -> None:
             "notes": {"type": "dict", "default": {}},
             "node_uid": {"type": "str", "default": ""},
             "ready": {"type": "bool", "default": False},
-            "state_dir": {"type": "path", "default": "/var/lib/tpu-fleet"},
         },
         supports_check_mode=True,
     )
@@ -66,13 +71,12 @@ def main() -> None:
     if params["node_uid"]:
         identity["node_uid"] = params["node_uid"]
     facts = {"hash": params["hash"], **({"notes": params["notes"]} if params["notes"] else {})}
-    marker = Path(params["state_dir"]) / "ready"
+    marker = Path(STATE_DIR, "ready")
     try:
         before, after = record(
             params["section"],
             facts,
             identity=identity,
-            state_dir=params["state_dir"],
             dry=module.check_mode,
         )
         stale = params["ready"] and read_text(marker) != this_boot + "\n"
@@ -80,7 +84,7 @@ def main() -> None:
             write_atomically(marker, this_boot + "\n")
     except OSError as error:
         module.fail_json(
-            msg=f"Cannot record in {params['state_dir']} what was applied: {error}. What was there "
+            msg=f"Cannot record in {STATE_DIR} what was applied: {error}. What was there "
             "before still is. Make room or repair the file system, and run this again."
         )
     module.exit_json(

@@ -19,6 +19,8 @@ ENVIRONMENT = "/etc/environment"
 DEFAULT_LOCALE = "/etc/default/locale"
 LOCALE_GEN = "/etc/locale.gen"
 SUPPORTED = "/usr/share/i18n/SUPPORTED"
+# Units of others, whose files systemd must have read as they are now.
+READ_UNITS = ("apt-daily.service", "apt-daily-upgrade.service", "tpu-fleet-disk-guard.service")
 LOGIND = (
     "org.freedesktop.login1",
     "/org/freedesktop/login1",
@@ -116,7 +118,7 @@ class Settings:
         shown = units_shown(
             self.look(
                 "systemctl", "show", f"--property={properties}",
-                journal, *params["read_units"], *names,
+                journal, *READ_UNITS, *names,
             )
         )  # fmt: skip
         limits = rules.default_limits(read_text(params["manager_file"] or "/dev/null") or "")
@@ -131,11 +133,10 @@ class Settings:
         )
         if params["journal_file"] and rules.is_stale(began, newest(params["journal_file"])):
             self.act("systemctl", "restart", journal)
-        if params["remove_ipc"] is not None:
-            now = self.look("busctl", "get-property", *LOGIND, "RemoveIPC").split()
-            if now and now[-1] != str(params["remove_ipc"]).lower():
-                # On this signal it reads its configuration again without an effect on sessions.
-                self.act("systemctl", "kill", "--signal=HUP", "systemd-logind.service")
+        now = self.look("busctl", "get-property", *LOGIND, "RemoveIPC").split()
+        if now and now[-1] != "false":
+            # On this signal it reads its configuration again without an effect on sessions.
+            self.act("systemctl", "kill", "--signal=HUP", "systemd-logind.service")
         for step in rules.unit_steps(units, shown):
             self.act(*step)
 

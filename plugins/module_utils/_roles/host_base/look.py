@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def hard_limits(text: str) -> dict[str, str]:
     return found
 
 
-def free_space(paths: list[str]) -> dict[str, int]:
+def free_space(paths: Iterable[str]) -> dict[str, int]:
     """Return the free bytes of each file system, by the first of the paths on it."""
     found: dict[int, tuple[str, int]] = {}
     for path in paths:

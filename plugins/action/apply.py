@@ -15,10 +15,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils._ansible.options import spec_of
 from ..module_utils._core import threads
 from ..module_utils._core.errors import TpuError
 from ..module_utils._core.wait import REMINDERS
 from ..module_utils._tpu.names import GROUP_LEADERS
+from ..modules.apply import DOCUMENTATION
 from ..plugin_utils._apply import bundle as apply_bundle
 from ..plugin_utils._apply.prepare import asked_for, prepare, show
 from ..plugin_utils._apply.report import (
@@ -63,18 +65,7 @@ class ActionModule(ActionBase):
         given = task_vars or {}
         said = said_of(given, self._templar.template, (), **DECLARED)
         self._task.args = {**said, **self._task.args}
-        _found, options = self.validate_argument_spec(
-            {
-                "roles": {"type": "list", "elements": "str", "required": True},
-                "by": {"type": "str", "choices": ["auto", "host", "push"], "default": "auto"},
-                "timeout": {"type": "float", "default": 0.0},
-                "forced": {"type": "bool", "default": False},
-                "every": {"type": "str", "default": ""},
-                "connects": {"type": "int", "default": 64},
-                "publishes": {"type": "bool", "default": False},
-                "git_keys": {"type": "bool", "default": False},
-            }
-        )
+        _found, options = self.validate_argument_spec(spec_of(DOCUMENTATION))
         hosts: list[str] = list(given["ansible_play_hosts"])
         roles = asked_for(options["roles"], given)
         result.update(changed=False, failures={}, hosts={}, pushed=[], shared={}, git_keys=[])

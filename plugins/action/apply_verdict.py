@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 
+from ..modules.apply_verdict import DOCUMENTATION
 from ..plugin_utils._fleet.declared import Declared
 
 
@@ -19,10 +20,7 @@ class ActionModule(Declared):
 
     def act(self) -> dict[str, Any]:
         """Look the host up among the failures of a call."""
-        _found, options = self.validate_argument_spec(
-            {"failures": {"type": "dict", "required": True}}
-        )
-        own = options["failures"].get(self.vars["inventory_hostname"])
+        own = self.options(DOCUMENTATION)["failures"].get(self.vars["inventory_hostname"])
         if own is None:
             return {"changed": False}
         if own["status"] == "unreachable":

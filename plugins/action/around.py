@@ -12,17 +12,10 @@ from ..module_utils._fleet import beside
 from ..module_utils._fleet_file import around
 from ..module_utils._tpu.model import LOST_STATES
 from ..module_utils._tpu.names import GROUP_LEADERS
+from ..modules.around import DOCUMENTATION
 from ..plugin_utils._core import progress
 from ..plugin_utils._fleet.declared import Declared, together
 
-SPEC: dict[str, Any] = {
-    "part": {
-        "type": "str",
-        "choices": ["services", "service_account", "project_keys", "firewall", "disks", "buckets"],
-        "required": True,
-    },
-    "seen": {"type": "list", "elements": "str", "default": []},
-}
 PLACE = ("fleet_owner", "fleet_zone", "fleet_project", "fleet_api_endpoint")
 # The slices say in which zone a disk is that names none.
 VARIABLES = (*around.AROUND, "fleet_slices", "fleet_queue", *PLACE)
@@ -35,7 +28,7 @@ class ActionModule(Declared):
 
     def act(self) -> dict[str, Any]:
         """Run the module for each entry, also where one before has failed."""
-        _found, arguments = self.validate_argument_spec(SPEC)
+        arguments = self.options(DOCUMENTATION)
         self.data = self.said(**{name: name for name in VARIABLES})
         told = []
         if arguments["part"] == "disks":

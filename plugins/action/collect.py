@@ -17,14 +17,9 @@ from ansible.utils.display import Display
 
 from ..module_utils._core.plain_text import shown
 from ..module_utils._host.run_left import absent
+from ..modules.collect import DOCUMENTATION
 from ..plugin_utils._fleet.declared import Declared
 
-SPEC: dict[str, Any] = {
-    "run": {"type": "str", "required": True},
-    "left": {"type": "dict", "required": True},
-    "folder": {"type": "path", "required": True},
-    "ssh_config": {"type": "path", "required": True},
-}
 RSYNC = (
     *("rsync", "--recursive", "--times", "--relative", "--partial", "--compress"),
     # A file with holes takes no more room here than there.
@@ -45,7 +40,7 @@ class ActionModule(Declared):
 
     def act(self) -> dict[str, Any]:
         """Bring what is new, and say where it is."""
-        _found, arguments = self.validate_argument_spec(SPEC)
+        arguments = self.options(DOCUMENTATION)
         self.host = str(self.vars["inventory_hostname"])
         left, folder = arguments["left"], Path(arguments["folder"])
         result: dict[str, Any] = {"changed": False, "run": arguments["run"]}

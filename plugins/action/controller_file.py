@@ -13,14 +13,9 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._host.state import read_text, write_atomically
 from ..module_utils._host.work import difference
+from ..modules.controller_file import DOCUMENTATION
 from ..plugin_utils._fleet import state_folder
 from ..plugin_utils._fleet.declared import Declared
-
-SPEC: dict[str, Any] = {
-    "dest": {"type": "path", "required": True},
-    "content": {"type": "str", "required": True},
-    "mode": {"type": "str", "default": "0600"},
-}
 
 
 class ActionModule(Declared):
@@ -31,7 +26,7 @@ class ActionModule(Declared):
 
     def act(self) -> dict[str, Any]:
         """Compare and write."""
-        _found, arguments = self.validate_argument_spec(SPEC)
+        arguments = self.options(DOCUMENTATION)
         path, content = arguments["dest"], arguments["content"]
         foreign = state_folder.problems_of(
             self.vars, self._templar.template, note=not self._task.check_mode

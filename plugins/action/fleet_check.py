@@ -10,6 +10,7 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ..module_utils._schema.keys import Problem
+from ..modules.fleet_check import DOCUMENTATION
 from ..plugin_utils._core import forks
 from ..plugin_utils._core.refused import Refused
 from ..plugin_utils._core.worker_facts import REMEDY, SETTING, facts_are_variables
@@ -30,9 +31,7 @@ class ActionModule(Declared):
 
     def act(self) -> dict[str, Any]:
         """Check the variables, and report everything at once."""
-        _found, arguments = self.validate_argument_spec(
-            {"variables": {"type": "dict"}, "known": {"type": "str"}}
-        )
+        arguments = self.options(DOCUMENTATION)
         variables = arguments["variables"]
         given = self.vars if variables is None else variables
         facts = []

@@ -11,7 +11,6 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ..filter.machines import machines
-from ..module_utils._ansible.options import spec_of
 from ..module_utils._schema.disks import mounts_of
 from ..module_utils._tpu.names import GROUP_USABLE
 from ..modules.onboarding import DOCUMENTATION, write
@@ -53,8 +52,7 @@ class ActionModule(Declared):
         """Write the files here, or run the module for another connection or user."""
         if self._connection.transport != "local" or self._play_context.become:
             return super().act()
-        _found, arguments = self.validate_argument_spec(spec_of(DOCUMENTATION))
-        result = write(arguments, self._task.check_mode)
+        result = write(self.options(DOCUMENTATION), self._task.check_mode)
         for line in self._how_to_log_in(result["folders"]):
             display.display(f"  {line}")
         return result

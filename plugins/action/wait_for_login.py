@@ -11,8 +11,8 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 
 from ..module_utils._core.plain_text import shown
+from ..modules.wait_for_login import DOCUMENTATION
 from ..plugin_utils._fleet.declared import Declared
-from ..plugin_utils._ssh.failures import DENIED_FOR
 
 # What ssh says when it speaks with the machine and the machine does not admit the key.
 DENIED = re.compile(r"Permission denied \(|Too many authentication failures")
@@ -21,17 +21,9 @@ DENIED = re.compile(r"Permission denied \(|Too many authentication failures")
 class ActionModule(Declared):
     """Log in again and again until it works."""
 
-    _VALID_ARGS = frozenset(("timeout", "denied_for", "sleep"))
-
     def act(self) -> dict[str, Any]:
         """Try it once at least; end with what the last try said."""
-        _result, options = self.validate_argument_spec(
-            {
-                "timeout": {"type": "int", "default": 300},
-                "denied_for": {"type": "int", "default": DENIED_FOR},
-                "sleep": {"type": "float", "default": 1.0},
-            }
-        )
+        options = self.options(DOCUMENTATION)
         # The host may be one that is not made in check mode.
         if self._task.check_mode:
             return {"changed": False, "skipped": True}

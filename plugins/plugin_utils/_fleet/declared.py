@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from ...module_utils._ansible.options import spec_of
 from ...module_utils._tpu.names import GROUP_USABLE
 from .._core.refused import once
 from .options import said_of
@@ -45,6 +46,11 @@ class Declared(ActionBase):
             module_name=name, module_args=options, task_vars=self.vars
         )
         return answer
+
+    def options(self, documentation: str) -> dict[str, Any]:
+        """Return the options of the task, which have to be as a module documents them."""
+        options: dict[str, Any] = self.validate_argument_spec(spec_of(documentation))[1]
+        return options
 
     def said(self, *options: str, **others: str) -> dict[str, Any]:
         """Return what the variables fleet_<option> say, and others."""

@@ -12,7 +12,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._core.archive import Lif
 from ansible_collections.tpu.fleet.plugins.module_utils._core.errors import TpuError
 from ansible_collections.tpu.fleet.plugins.module_utils._core.plain_text import visible
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 
 from ..contract.exits import Exit
 from ..contract.printing import option_json, print_json
@@ -200,7 +200,7 @@ def fetch(
     """
 
     def work() -> int:
-        many = Many(slices, limit, None, False, Settings(), None)
+        many = Many(slices, limit, sudo=False)
         gone = Gone(wanted, lambda life: is_meant(life, many))
         with waiting_for("Looking at the archives"):
             kept = gone.kept()

@@ -6,9 +6,8 @@ import asyncio
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import click
 from ansible_collections.tpu.fleet.plugins.module_utils._inventory.connections import (
@@ -24,7 +23,7 @@ from ..workers.ask.on_all import Job, on_all
 from ..workers.ask.view import View
 from ..workers.inventory.hosts import Known, fold, place_of, select
 from ..workers.inventory.lookup import chosen
-from .options import option_limit, option_slice, option_timeout
+from .options import gathered, option_limit, option_slice, option_timeout
 
 T = TypeVar("T")
 
@@ -72,13 +71,27 @@ class Many:
 
     slices: Sequence[str]
     limit: str | None
-    user: str | None
-    sudo: bool
-    settings: Settings
-    refresh: bool | None
+    user: str | None = None
+    sudo: bool = True
+    """Some commands are always root on the workers."""
+    refresh: bool | None = None
     """Whether to ask the API for addresses first; None: only if a worker is not reached."""
     worker: int | None = None
     """The index in its slice that a chosen worker has; None for all."""
+    timeout: float | None = None
+    connects: int = Settings.connects
+    connect_timeout: float = Settings.connect_timeout
+    kex: Kex | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """Return the limits of the calls."""
+        return Settings(
+            connects=self.connects,
+            connect_timeout=self.connect_timeout,
+            timeout=self.timeout,
+            kex=self.kex,
+        )
 
     @property
     def retry(self) -> bool:
@@ -124,29 +137,8 @@ def options_of_workers(
     function: Callable[..., None], time_limit: str = "for a worker."
 ) -> Callable[..., None]:
     """Add these options to a command that is always root on the workers."""
-
-    @wraps(function)
-    def gathered(
-        *args: Any,
-        slices: tuple[str, ...],
-        limit: str | None,
-        user: str | None,
-        timeout: float | None,
-        connects: int,
-        connect_timeout: float,
-        kex: Kex | None,
-        refresh: bool | None,
-        sudo: bool = True,
-        worker: int | None = None,
-        **more: Any,
-    ) -> None:
-        settings = Settings(
-            connects=connects, connect_timeout=connect_timeout, timeout=timeout, kex=kex
-        )
-        many = Many(slices, limit, user, sudo, settings, refresh, worker)
-        function(*args, many=many, **more)
-
-    options: Iterable[Callable[[Callable[..., None]], Callable[..., None]]] = (
+    return gathered(
+        *("many", Many),
         option_slice(),
         option_limit(),
         click.option("--user", metavar="LOGIN", help="Log in as this user instead of Ansible's."),
@@ -154,7 +146,7 @@ def options_of_workers(
         click.option(
             "--connects",
             type=click.IntRange(1, 1024),
-            default=64,
+            default=Settings.connects,
             show_default=True,
             metavar="N",
             help="Connections opened at the same time.",
@@ -162,7 +154,7 @@ def options_of_workers(
         click.option(
             "--connect-timeout",
             type=click.FloatRange(min=0.1),
-            default=15.0,
+            default=Settings.connect_timeout,
             show_default=True,
             metavar="SECONDS",
             help="Time limit for a login.",
@@ -179,7 +171,4 @@ def options_of_workers(
             default=None,
             help="Ask the API for addresses first, or never (default: if a worker is not reached).",
         ),
-    )
-    for option in reversed(list(options)):
-        gathered = option(gathered)
-    return gathered
+    )(function)

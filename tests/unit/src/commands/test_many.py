@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 import pytest
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Settings
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from tpu_fleet.commands import many
@@ -19,7 +18,7 @@ KNOWN = Known(Path("/s/ssh_config"), Fleet(TARGETS, groups=GROUPS))
 
 
 def names(worker: int | None, *slices: str, limit: str | None = None) -> list[str]:
-    return Many(slices, limit, None, False, Settings(), False, worker).names_in(KNOWN)
+    return Many(slices, limit, sudo=False, refresh=False, worker=worker).names_in(KNOWN)
 
 
 def test_a_worker_is_chosen_by_its_index_in_its_slice() -> None:

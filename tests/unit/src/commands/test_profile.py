@@ -11,7 +11,7 @@ import click
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 from click.testing import CliRunner
 
@@ -41,7 +41,7 @@ KNOWN = Known(
         groups={"tpu_slice_pair": list(WORKERS)},
     ),
 )
-MANY = Many((), None, None, True, Settings(), None)
+MANY = Many((), None)
 ALL = Wanted("digits", 5.0, None)
 
 

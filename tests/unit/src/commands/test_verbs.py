@@ -11,7 +11,7 @@ import click
 import pytest
 from ansible_collections.tpu.fleet.plugins.module_utils._core.worker_words import RunStatus
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.failures import Kind
-from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result, Settings
+from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.fan_out import Result
 from ansible_collections.tpu.fleet.plugins.plugin_utils._ssh.targets import Fleet, Target
 
 from tpu_fleet.commands import retry, start, stop, verbs
@@ -95,8 +95,7 @@ def said(result: Result) -> Result:
 
 def do(verb: Verb, *names: str, seconds: float | None = None, **more: Any) -> int:
     options = {"slices": [], "limit": None, **more}
-    settings = Settings(timeout=seconds)
-    many = Many(user=None, sudo=True, settings=settings, refresh=False, **options)
+    many = Many(timeout=seconds, refresh=False, **options)
     return carry_out(verb, many, names, False)
 
 
@@ -246,7 +245,7 @@ def test_the_others_of_a_run_are_not_tried_again(
 
 def test_json(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.looks = [PAIR, of("stopped")]
-    many = Many([], None, None, True, Settings(), False)
+    many = Many([], None, refresh=False)
     assert carry_out(stop.VERB, many, ["digits"], True) == 0
     told = json.loads(capsys.readouterr().out)
     [row] = told["runs"]

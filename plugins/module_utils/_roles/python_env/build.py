@@ -862,7 +862,5 @@ def _left_over(path: Path, known: Collection[str]) -> list[str]:
     return sorted(
         str(folder)
         for folder in path.parent.glob(f".{path.name}-*")
-        if name.fullmatch(folder.name)
-        and str(folder) not in known
-        and (folder / BUILDING).exists()
+        if name.fullmatch(folder.name) and str(folder) not in known and (folder / BUILDING).exists()
     )

@@ -14,9 +14,9 @@ from run_definition import PUBLIC
 
 # What each version of the role has written.
 FIRST = {
-    *("run", "user", "command", "hosts", "worker", "port", "peer_port", "coordinator_port", "workdir"),
-    *("code", "venv", "checkpoint_dir", "retries", "fail_fast_seconds", "stop_signal", "grace_seconds"),
-    *("multislice", "timing", "log"),
+    *("run", "user", "command", "hosts", "worker", "port", "peer_port", "coordinator_port"),
+    *("workdir", "code", "venv", "checkpoint_dir", "retries", "fail_fast_seconds"),
+    *("stop_signal", "grace_seconds", "multislice", "timing", "log"),
 }
 
 

@@ -27,6 +27,7 @@ PUBLIC: dict[str, Any] = {
     "hosts": ["10.0.0.2", "10.0.0.3"],
     "worker": 1,
     "port": 21000,
+    "peer_port": 288,
     "coordinator_port": 21001,
     "venv": "/opt/venvs/jax",
     "checkpoint_dir": "/ck",

@@ -227,7 +227,7 @@ Read = Callable[[Words, str], Any]
 
 
 @functools.cache
-def _reads(kind: type) -> dict[str, tuple[Read, bool]]:
+def _reads(kind: Any) -> dict[str, tuple[Read, bool]]:
     """Return how each field of a class is read, and whether it has no default."""
     hints, found = get_type_hints(kind, include_extras=True), {}
     for one in dataclasses.fields(kind):
@@ -238,13 +238,13 @@ def _reads(kind: type) -> dict[str, tuple[Read, bool]]:
     return found
 
 
-def value_of(kind: type, words: Words, name: str) -> dict[str, Any]:
+def value_of(kind: Callable[..., Any], words: Words, name: str) -> dict[str, Any]:
     """Return a field by its name; nothing if it is missing and has a default."""
     read, is_needed = _reads(kind)[name]
     return {name: read(words, name)} if is_needed or words.value.get(name) is not None else {}
 
 
-def made(kind: type[T], words: Words, /, **known: Any) -> T:
+def made(kind: Callable[..., T], words: Words, /, **known: Any) -> T:
     """Return an object of a class whose fields are `Annotated[TYPE, Read]`, or known."""
     for name in _reads(kind):
         if name not in known:

@@ -218,7 +218,8 @@ def run_status(words: Words) -> RunStatus:
         behind = {"behind": queue.text("behind"), "behind_user": queue.text("user")}
         return made(RunStatus, words, **behind, ending=_ending(words))
     except AnswerError as error:
-        known = {"state": REFUSED, "reason": error.says.replace("its answer", "its status", 1)}
+        known: dict[str, Any] = {"state": REFUSED}
+        known["reason"] = error.says.replace("its answer", "its status", 1)
         for key in ("user", "attempt", "boot_id", "worker", "workers", "log_path", "past"):
             with contextlib.suppress(AnswerError):
                 known |= value_of(RunStatus, words, key)

@@ -110,7 +110,7 @@ class Gang:
             hosts,
             int(definition["worker"]),
             slices or (len(hosts),),
-            int(definition.get("peer_port") or definition["port"]),
+            int(definition["peer_port"]),
             int(definition["coordinator_port"]),
             int(definition.get("megascale_port") or 8080) if slices else 0,
         )

@@ -651,7 +651,7 @@ class World:
     def _config(self, hosts: list[str], worker: int) -> Config:
         return Config(
             run="lm", definition=DEFINITION, user="u", command="", workdir="", hosts=hosts,
-            worker=worker, peer_port=1, coordinator_port=2, checkpoint_dir="gs://lab/lm",
+            worker=worker, port=3, peer_port=1, coordinator_port=2, checkpoint_dir="gs://lab/lm",
             retries=10**6, fail_fast_seconds=600.0, stop_signal="TERM", grace_seconds=GRACE,
             multislice={}, paths=Paths(Path("/s"), Path("/r"), Path("/l/run.log")),
             timing=Timing(lost=LOST), log_bytes=0, log_files=0, slice="pair", storage=STORAGE,

@@ -175,8 +175,3 @@ def test_the_command_opens_these_ports_to_the_workers_network() -> None:
     assert "--network=NETWORK" in firewall_command([1], hosts)
     assert firewall_command([1], ["10.0.0.2", "10.0.1.3"]).endswith("=10.0.0.0/23")
     assert firewall_command([1], ["w0.c.p.internal"]).endswith("=RANGES")
-
-
-def test_a_definition_of_an_earlier_version_has_one_port() -> None:
-    old = {"hosts": ["10.0.0.2"], "worker": 0, "port": 290, "coordinator_port": 291}
-    assert Gang.of(old) == Gang(("10.0.0.2",), 0, (1,), 290, 291, 0)

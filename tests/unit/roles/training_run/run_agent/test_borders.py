@@ -84,7 +84,7 @@ def made(place: Path, **more: Any) -> config.Config:
     }  # fmt: skip
     public = {
         **USUAL, "run": "digits", "user": USER, "command": "true", "workdir": str(place / "home"),
-        "hosts": ["10.0.0.1"], "worker": 0, "port": 1, "coordinator_port": 2,
+        "hosts": ["10.0.0.1"], "worker": 0, "port": 1, "peer_port": 1, "coordinator_port": 2,
         "min_free_bytes": 1, "paths": paths, **more,
     }  # fmt: skip
     return config.parse(public, {})
@@ -570,7 +570,7 @@ def test_the_agent_listens_anew_when_nobody_listens(
     """Whatever ended the thread, the port is free and the gang is reached again."""
     hosts = ["127.0.0.2", "127.0.0.3"]
     port = free_port(hosts[0])
-    run = made(place, hosts=hosts, port=port)
+    run = made(place, hosts=hosts, peer_port=port)
     one = agent.Agent.__new__(agent.Agent)
     one.config, one.leader, one.refusals = run, Leader(run), refusals.Refusals()
     one.keys = keys.Keys("ab" * 32, place / "key.json")

@@ -67,7 +67,7 @@ def command(folder: Path, pid: int, worker: int = 0) -> Callable[[str], int]:
     public = {
         **USUAL,
         "run": "demo", "user": "alice", "command": "true", "workdir": "/", "worker": worker,
-        "hosts": ["10.0.0.2", "10.0.0.3"], "port": 1, "coordinator_port": 2,
+        "hosts": ["10.0.0.2", "10.0.0.3"], "port": 1, "peer_port": 1, "coordinator_port": 2,
         "paths": {"state": str(folder / "state"), "runtime": str(folder / "r")},
     }  # fmt: skip
     (folder / "demo.json").write_text(json.dumps(public))

@@ -97,26 +97,6 @@ def test_a_cache_that_root_builds_from_is_entered_by_no_other_user(tmp_path: Pat
     assert mode(cache) == 0o700
 
 
-def test_an_earlier_cache_is_kept_without_the_locks_that_users_opened(tmp_path: Path) -> None:
-    parent = tmp_path / "uv"
-    before = parent if OWN == "root" else parent / OWN
-    (before / "wheels-v7" / "six").mkdir(parents=True)
-    for name in (".lock", "wheels-v7/six/six.lock"):
-        (before / name).touch(mode=0o666)
-    (before / "wheels-v7/six/poetry.lock").write_text("a package's own")
-    (parent / "lost+found").mkdir()
-    held = (before / ".lock").open()
-    fcntl.flock(held, fcntl.LOCK_EX)
-    tools = tools_in(tmp_path)
-    with tools.at_work(), held:
-        cache = Path(tools.environment(BUILDS)["UV_CACHE_DIR"])
-        with (cache / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert mode(cache) == 0o700
-    assert [path.name for path in cache.glob("wheels-v7/six/*")] == ["poetry.lock"]
-    assert (parent / "lost+found").is_dir()
-
-
 def test_temporary_files_lie_where_no_other_user_locks_them(tmp_path: Path) -> None:
     tools = tools_in(tmp_path)
     with tools.at_work():

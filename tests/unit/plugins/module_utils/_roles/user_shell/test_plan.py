@@ -259,7 +259,7 @@ def test_a_tag_is_its_commit(home: Home, annotated: bool) -> None:
     assert home.apply(version="v1")["version"] == first
     assert home.apply(version="v1")["changes"] == []
     with pytest.raises(UserError, match="no branch or tag"):
-        Dotfiles(str(home.home / "x"), Wish(repo=str(home.repo), version="v9"), False).apply()
+        Dotfiles(str(home.home / "x"), Wish(repo=str(home.repo), version="v9"), False, {}).apply()
 
 
 def test_a_subfolder_gives_all_that_is_in_it(home: Home) -> None:

@@ -53,7 +53,7 @@ def run(tmp_path: Path) -> config.Config:
     """Return a run of this user, whose folders are there."""
     public = {**USUAL, **dict.fromkeys(("command", "workdir"), "")}
     public.update(run="train", user=pwd.getpwuid(os.geteuid()).pw_name)
-    public.update(hosts=["h"], worker=0, port=1, coordinator_port=2)
+    public.update(hosts=["h"], worker=0, port=1, peer_port=1, coordinator_port=2)
     names = ("log", "runtime", "state", "root")
     paths = {name: str(tmp_path / name / ("run.log" if name == "log" else "")) for name in names}
     made = config.parse({**public, "paths": paths}, {})

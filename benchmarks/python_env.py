@@ -6,8 +6,8 @@
 Builds two environments (JAX with optax; one small package) in a temporary folder of this computer,
 each time from nothing: with pip as people do by hand, and with the code of role python_env, which
 resolves, installs, compiles and checks. A worker is a folder with a cache of its own; those of
---slice build at the same time. The workers
-of a slice ask the program of the role's shared cache, which counts what it had to download. All go
+--slice build at the same time. The workers of a slice resolve at the index, as the role does, and
+install through the program of the role's shared cache, which counts what it had to download. All go
 to the same index, one after the other; the wall clock is also that of everything else on this
 computer, CPU seconds are not.
 """
@@ -100,10 +100,10 @@ def tools(folder: Path, shared: str = "") -> Tools:
 def with_uv(folder: Path, specs: list[VenvSpec], shared: str = "") -> None:
     """Build the set as the role does, into new environments; the caches of the folder stay."""
     owner = pwd.getpwuid(os.getuid())
-    made = tools(folder, shared)
-    with made.at_work():
+    made, index = tools(folder, shared), tools(folder)
+    with made.at_work(), index.at_work():
         for spec in specs:
-            builder = Builder(made, spec, "cpu", {})
+            builder = Builder(made, spec, "cpu", {}, index)
             place = folder / "venvs" / spec.name
             builder.build(builder.resolve(owner), place, Site(place, owner, owner))
 

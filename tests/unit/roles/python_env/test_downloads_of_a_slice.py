@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pwd
 import socket
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,13 +38,28 @@ package_cache = beside.load(PROGRAM, "package_cache")
 WORKERS = 4
 
 
+class Apart(Index):
+    """An index that offers the metadata of wheels apart, as PyPI does."""
+
+    def answer(self, path: str, authorization: str) -> tuple[int, str, bytes]:
+        wheel, apart, _end = path.partition(".metadata")
+        status, kind, body = super().answer(wheel, authorization)
+        if kind == "text/html":
+            body = body.replace(b'">', b'" data-core-metadata="true">')
+        elif apart and status == 200:
+            with zipfile.ZipFile(io.BytesIO(body)) as packed:
+                (name,) = (one for one in packed.namelist() if one.endswith(".dist-info/METADATA"))
+                body = packed.read(name)
+        return status, kind, body
+
+
 class Slice:
     """The workers of a slice, as folders of this computer, and an index that counts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.warnings: list[str] = []
-        self.index = Index()
+        self.index = Apart()
         self.index.add("big", "1.0", text="x = 1\n" * 300_000)
         self.index.add("top", "2.0", requires=["big"])
         self.index.add("pip", "26.0")
@@ -70,36 +87,35 @@ class Slice:
         uv = folder / "uv" / "here" / "bin" / "uv"
         uv.parent.mkdir(parents=True)
         uv.symlink_to(Path(sys.executable).with_name("uv"))
-        tools = Tools(
-            {
-                "uv_dir": str(folder / "uv"),
-                "uv_version": "here",
-                "cache_dir": str(folder / "cache"),
-                "python_dir": str(folder / "pythons"),
-                "python_source": "uv",
-                "python_mirror": "",
-                "python_list": "",
-                "compile_bytecode": False,
-                "index_url": self.address,
-                "extra_index_urls": [],
-                "index_credentials": [],
-                "torch_index_url": "",
-                "shared_cache_url": shared,
-                "ca_bundle": "",
-                "environment": {},
-                "secret_environment": {},
-                "tries": 1,
-            },
-            self.warnings.append,
-        )
+        params = {
+            "uv_dir": str(folder / "uv"),
+            "uv_version": "here",
+            "cache_dir": str(folder / "cache"),
+            "python_dir": str(folder / "pythons"),
+            "python_source": "uv",
+            "python_mirror": "",
+            "python_list": "",
+            "compile_bytecode": False,
+            "index_url": self.address,
+            "extra_index_urls": [],
+            "index_credentials": [],
+            "torch_index_url": "",
+            "shared_cache_url": shared,
+            "ca_bundle": "",
+            "environment": {},
+            "secret_environment": {},
+            "tries": 1,
+        }
+        tools = Tools(params, self.warnings.append)
+        index = Tools({**params, "shared_cache_url": ""}, self.warnings.append)
         argv = [PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
         version = subprocess.check_output(argv, text=True).strip()
         spec = VenvSpec(name="env", path="/", python=version, packages=("top==2.0",))
         owner = pwd.getpwuid(os.getuid())
         together.wait()
-        with tools.at_work():
+        with tools.at_work(), index.at_work():
             site = Site(folder / "env", owner, owner)
-            builder = Builder(tools, spec, "cpu", {})
+            builder = Builder(tools, spec, "cpu", {}, index)
             built: dict[str, Any] = builder.build(builder.resolve(owner), folder / "venv", site)
         return dict(built["packages"])
 
@@ -142,8 +158,11 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the module runs as ro
 
 def test_four_workers_fetch_hardly_more_than_one(pod: Slice) -> None:
     one = pod.install([100])
+    pages = pod.index.asked.count("/simple/top/")
     with pod.cache_of_worker_0(after=1.0) as shared:
         four = pod.install(list(range(WORKERS)), shared)
+    # Each worker resolves at the index itself, and the cache asks once for all that install.
+    assert pod.index.asked.count("/simple/top/") == pages + WORKERS + 1
     each_for_itself = pod.install([200, 201])
     print(
         f"bytes from outside: one worker {one}, four {four}, two without a cache {each_for_itself}"

@@ -516,7 +516,7 @@ class TestRootStandsApart:
         assert "run as nobody: it took longer than its time limit" in why
         # Long before that limit, it is ended because it does nothing; others are built.
         monkeypatch.setattr(_venv_build, "TOOL_SECONDS", 7200.0)
-        monkeypatch.setattr(_venv_build, "run", functools.partial(_venv_build.run, still=2.0))
+        monkeypatch.setattr(_venv_build, "run", functools.partial(_venv_build.run, still=5.0))
         told = run(wanted, {"name": "b", "packages": ["tool"]}, environment=CACHELESS)
         assert (told["rc"], set(told["venvs"])) == (0, {"b"})
         (why,) = told["delayed"]

@@ -174,7 +174,8 @@ class ActionModule(ActionBase):
             if progress.at(host) != before:
                 note("at", host=host, slice=slices[host], at=progress.at(host))
             if said.get("event") == "task" and said.get("status") in ("changed", "failed"):
-                self._changed.setdefault(host, {})[role_of(said)] = None
+                if role := role_of(said):
+                    self._changed.setdefault(host, {})[role] = None
                 if said["status"] == "failed":
                     task = str(said["task"])
                     note("failed", host=host, slice=slices[host], task=task, why=why_of(said))

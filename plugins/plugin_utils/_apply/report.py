@@ -76,6 +76,8 @@ class RoleProgress:
         failed = said["status"] == "failed"
         (self._failed.add if failed else self._failed.discard)(host)
         role = role_of(said)
+        if not role:
+            return ""
         before, since, changed = self._at.get(host, (GETS_ENGINE, self.clock(), 0))
         if before == GETS_ENGINE and role != self._first.get(host, role):
             return ""
@@ -143,8 +145,9 @@ def why_of(said: Mapping[str, Any]) -> str:
 
 
 def role_of(said: Mapping[str, Any]) -> str:
-    """Return the role of a task that a host reports."""
-    return str(said["task"]).partition(" : ")[0].removeprefix("tpu.fleet.")
+    """Return the role of a task that a host reports; empty for the check before all roles."""
+    role, of_role, _task = str(said["task"]).partition(" : ")
+    return role.removeprefix("tpu.fleet.") if of_role else ""
 
 
 def recap(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, str]]:

@@ -272,6 +272,9 @@ def test_each_role_is_told_when_the_next_one_begins() -> None:
     assert heard(54, say="event", event="peers") == (
         "applied: [w0] user_accounts, 2 changed, in 2 s"
     )
+    # One task checks what is declared for all roles: it is of none.
+    heard(54, say="event", event="task", task="Check what is declared", status="ok")
+    assert progress.at("w0") == "waits for the first worker of its slice"
     now[0] = 70
     assert progress.still(["w0"], 70) == (
         "after 70 s: 0 of 1 machines done; "

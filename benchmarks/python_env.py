@@ -35,6 +35,7 @@ from ansible.plugins.loader import init_plugin_loader
 ROOT = Path(__file__).resolve().parents[1]
 init_plugin_loader([str(ROOT / "collections")])
 sys.path.insert(0, str(ROOT / "roles" / "python_env" / "files"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import package_cache  # noqa: E402
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.build import (  # noqa: E402
@@ -46,6 +47,7 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan i
     VenvSpec,
     asked_lines,
 )
+from uv_tools import uv_tools  # noqa: E402
 
 # That of this checkout: JAX needs a newer one than some systems have.
 PYTHON = os.path.realpath(sys.executable)
@@ -68,32 +70,14 @@ def the_set(python: str) -> list[VenvSpec]:
 
 def tools(folder: Path, shared: str = "") -> Tools:
     """Make the role's tools, with caches in a folder."""
-    uv = folder / "uv" / "here" / "bin" / "uv"
-    if not uv.exists():
-        uv.parent.mkdir(parents=True)
-        uv.symlink_to(ROOT / ".venv" / "bin" / "uv")
-    return Tools(
-        {
-            "uv_dir": str(folder / "uv"),
-            "uv_version": "here",
-            "cache_dir": str(folder / "cache"),
-            "python_dir": str(folder / "pythons"),
-            "python_source": "uv",
-            "python_mirror": "",
-            "python_list": "",
-            "compile_bytecode": True,
-            "index_url": os.environ.get("UV_DEFAULT_INDEX", ""),
-            "extra_index_urls": [],
-            "index_credentials": [],
-            "torch_index_url": "",
-            "shared_cache_url": shared,
-            "ca_bundle": "",
-            # There uv finds that Python.
-            "environment": {"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}"},
-            "secret_environment": {},
-            "tries": 3,
-        },
+    return uv_tools(
+        folder,
         lambda told: print(f"  ! {told}"),
+        index_url=os.environ.get("UV_DEFAULT_INDEX", ""),
+        shared_cache_url=shared,
+        # There uv finds that Python.
+        environment={"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}"},
+        tries=3,
     )
 
 

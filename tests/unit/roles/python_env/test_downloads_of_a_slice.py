@@ -7,7 +7,6 @@ import os
 import pwd
 import socket
 import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -24,11 +23,11 @@ from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env import
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.build import (
     Builder,
     Site,
-    Tools,
 )
 from ansible_collections.tpu.fleet.plugins.module_utils._roles.python_env.plan import VenvSpec
 from package_index import Index
 from package_index import serve as serve_index
+from uv_tools import uv_tools
 
 ROOT = Path(__file__).resolve().parents[4]
 PYTHON = "/usr/bin/python3"
@@ -84,30 +83,9 @@ class Slice:
     def one(self, worker: int, shared: str, together: threading.Barrier) -> dict[str, str]:
         """Do on one worker what the role's module does."""
         folder = self.folder / str(worker)
-        uv = folder / "uv" / "here" / "bin" / "uv"
-        uv.parent.mkdir(parents=True)
-        uv.symlink_to(Path(sys.executable).with_name("uv"))
-        params = {
-            "uv_dir": str(folder / "uv"),
-            "uv_version": "here",
-            "cache_dir": str(folder / "cache"),
-            "python_dir": str(folder / "pythons"),
-            "python_source": "uv",
-            "python_mirror": "",
-            "python_list": "",
-            "compile_bytecode": False,
-            "index_url": self.address,
-            "extra_index_urls": [],
-            "index_credentials": [],
-            "torch_index_url": "",
-            "shared_cache_url": shared,
-            "ca_bundle": "",
-            "environment": {},
-            "secret_environment": {},
-            "tries": 1,
-        }
-        tools = Tools(params, self.warnings.append)
-        index = Tools({**params, "shared_cache_url": ""}, self.warnings.append)
+        params = {"compile_bytecode": False, "index_url": self.address}
+        tools = uv_tools(folder, self.warnings.append, shared_cache_url=shared, **params)
+        index = uv_tools(folder, self.warnings.append, **params)
         argv = [PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
         version = subprocess.check_output(argv, text=True).strip()
         spec = VenvSpec(name="env", path="/", python=version, packages=("top==2.0",))
